@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-onnx coverage others fuzz bench bench-kernels check format clean
+.PHONY: help venv demo test test-slow test-onnx coverage others fuzz bench bench-kernels check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -18,7 +18,8 @@ help:
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
 	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
-	@echo "make check    lint, check formatting, types and the order of the rooms"
+	@echo "make check    lint, check formatting, types (of the examples too), stubs and the order of the rooms"
+	@echo "make stubs    write the stubs that editors read anew, as after a change of operators"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
 	@echo "make clean    remove .venv and what tools left behind"
@@ -79,7 +80,12 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/python tools/make_stubs.py --check
+	$(BIN)/python tools/check_types.py
 	$(BIN)/lint-imports --no-cache --no-logo  # its cache keeps verdicts that a moved module has made wrong
+
+stubs: $(VENV)/.installed-test
+	$(BIN)/python tools/make_stubs.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix

@@ -64,7 +64,7 @@ class Classifier:
 
     def __call__(self, images: digits_model.Floats) -> tuple[digits_model.Floats, digits_model.Labels]:
         probabilities, digit = self._run(images)
-        return np.from_dlpack(probabilities), np.from_dlpack(digit)
+        return probabilities.numpy(), digit.numpy()
 
 
 def main() -> int:

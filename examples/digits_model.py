@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -34,7 +35,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 def load_images(held_out: bool) -> tuple[Floats, Labels]:
     """The images (n, 1, 8, 8), scaled to [0, 1], and their digits. Every fifth image is held out of training."""
-    bunch = load_digits()
+    bunch: Any = load_digits()
     images = (bunch.images / 16.0).astype("float32")[:, None]
     chosen = (np.arange(len(images)) % 5 == 0) == held_out
     return images[chosen], bunch.target[chosen].astype("int64")

@@ -183,7 +183,7 @@ def decode(probabilities: np.ndarray, characters: Sequence[str]) -> tuple[str, f
     """
     best = probabilities.argmax(-1)
     kept = (best != 0) & (best != np.concatenate([[0], best[:-1]]))
-    text = "".join(characters[index] for index in best[kept])
+    text = "".join(characters[int(index)] for index in best[kept])
     return text, float(probabilities.max(-1)[kept].mean()) if kept.any() else 0.0
 
 

@@ -9,11 +9,11 @@ first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) l
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.util  # pyright: ignore[reportUnusedImport]
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import runtime
+    from . import frontend, relay, runtime, testing
     from ._api import *  # noqa: F403
     from .runtime import (
         Device,
@@ -43,29 +43,37 @@ __all__ = [
     "VirtualMachine",
     "cpu",
     "device",
+    "frontend",
     "get_global_func",
     "load_executable",
     "nd",
     "register_func",
+    "relay",
     "runtime",
+    "testing",
 ]
 
+_ROOMS = frozenset({"frontend", "relay", "runtime", "testing"})
+"""The rooms among these names; those that `relax._api` loads are in its list."""
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__") or name == "_api":
-        raise AttributeError(f"module 'relax' has no attribute {name!r}")
-    if name in __all__ and name != "runtime":
-        value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
+
+if not TYPE_CHECKING:  # type checkers report names that are none of the above
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__") or name == "_api":
+            raise AttributeError(f"module 'relax' has no attribute {name!r}")
+        if name in __all__ and name not in _ROOMS:
+            value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
+            return value
+        # A room by itself (`from .. import topi`) must not load the rooms above it.
+        if importlib.util.find_spec(f"relax.{name}") is not None:
+            return importlib.import_module(f"relax.{name}")
+        value = getattr(importlib.import_module("relax._api"), name, None)
+        if value is None:
+            raise AttributeError(f"module 'relax' has no attribute {name!r}")
+        globals()[name] = value
         return value
-    # A room by itself (`from .. import topi`) must not load the rooms above it.
-    if importlib.util.find_spec(f"relax.{name}") is not None:
-        return importlib.import_module(f"relax.{name}")
-    value = getattr(importlib.import_module("relax._api"), name, None)
-    if value is None:
-        raise AttributeError(f"module 'relax' has no attribute {name!r}")
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *importlib.import_module("relax._api").__all__})
+    return sorted({*__all__, "__version__", *importlib.import_module("relax._api").__all__})

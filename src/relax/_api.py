@@ -68,7 +68,7 @@ from .struct_info import (
 )
 from .transform import pipeline
 from .transform.pipeline import get_pipeline, register_pipeline
-from .vm import build, find_nan
+from .vm import build, compile, find_nan
 
 __all__ = [
     "Binding",
@@ -119,6 +119,7 @@ __all__ = [
     "call_pure_packed",
     "call_tir",
     "codegen",
+    "compile",
     "const",
     "dpl",
     "explain",

@@ -68,76 +68,76 @@ class ExprWithOp(RelaxExpr):
             )
         return iter([TupleGetItem(self, i) for i in range(len(fields))])
 
-    def astype(self, dtype: str) -> RelaxExpr:
+    def astype(self, dtype: str) -> ExprWithOp:
         return operator_hook("astype")(self, dtype)
 
-    def __neg__(self) -> RelaxExpr:
+    def __neg__(self) -> ExprWithOp:
         return operator_hook("negative")(self)
 
-    def __add__(self, other: Any) -> RelaxExpr:
+    def __add__(self, other: Any) -> ExprWithOp:
         return operator_hook("add")(self, other)
 
-    def __radd__(self, other: Any) -> RelaxExpr:
+    def __radd__(self, other: Any) -> ExprWithOp:
         return operator_hook("add")(other, self)
 
-    def __sub__(self, other: Any) -> RelaxExpr:
+    def __sub__(self, other: Any) -> ExprWithOp:
         return operator_hook("subtract")(self, other)
 
-    def __rsub__(self, other: Any) -> RelaxExpr:
+    def __rsub__(self, other: Any) -> ExprWithOp:
         return operator_hook("subtract")(other, self)
 
-    def __mul__(self, other: Any) -> RelaxExpr:
+    def __mul__(self, other: Any) -> ExprWithOp:
         return operator_hook("multiply")(self, other)
 
-    def __rmul__(self, other: Any) -> RelaxExpr:
+    def __rmul__(self, other: Any) -> ExprWithOp:
         return operator_hook("multiply")(other, self)
 
-    def __truediv__(self, other: Any) -> RelaxExpr:
+    def __truediv__(self, other: Any) -> ExprWithOp:
         return operator_hook("divide")(self, other)
 
-    def __rtruediv__(self, other: Any) -> RelaxExpr:
+    def __rtruediv__(self, other: Any) -> ExprWithOp:
         return operator_hook("divide")(other, self)
 
-    def __floordiv__(self, other: Any) -> RelaxExpr:
+    def __floordiv__(self, other: Any) -> ExprWithOp:
         return operator_hook("floor_divide")(self, other)
 
-    def __rfloordiv__(self, other: Any) -> RelaxExpr:
+    def __rfloordiv__(self, other: Any) -> ExprWithOp:
         return operator_hook("floor_divide")(other, self)
 
-    def __mod__(self, other: Any) -> RelaxExpr:
+    def __mod__(self, other: Any) -> ExprWithOp:
         return operator_hook("mod")(self, other)
 
-    def __pow__(self, other: Any) -> RelaxExpr:
+    def __pow__(self, other: Any) -> ExprWithOp:
         return operator_hook("power")(self, other)
 
-    def __rpow__(self, other: Any) -> RelaxExpr:
+    def __rpow__(self, other: Any) -> ExprWithOp:
         return operator_hook("power")(other, self)
 
-    def __lt__(self, other: Any) -> RelaxExpr:
+    def __lt__(self, other: Any) -> ExprWithOp:
         return operator_hook("less")(self, other)
 
-    def __le__(self, other: Any) -> RelaxExpr:
+    def __le__(self, other: Any) -> ExprWithOp:
         return operator_hook("less_equal")(self, other)
 
-    def __gt__(self, other: Any) -> RelaxExpr:
+    def __gt__(self, other: Any) -> ExprWithOp:
         return operator_hook("greater")(self, other)
 
-    def __ge__(self, other: Any) -> RelaxExpr:
+    def __ge__(self, other: Any) -> ExprWithOp:
         return operator_hook("greater_equal")(self, other)
 
-    def __matmul__(self, other: Any) -> RelaxExpr:
+    def __matmul__(self, other: Any) -> ExprWithOp:
         return operator_hook("matmul")(self, other)
 
 
-_OPERATORS: dict[str, Callable[..., RelaxExpr]] = {}
+_OPERATORS: dict[str, Callable[..., ExprWithOp]] = {}
 
 
-def register_operator_hooks(functions: Mapping[str, Callable[..., RelaxExpr]]) -> None:
+def register_operator_hooks(functions: Mapping[str, Callable[..., ExprWithOp]]) -> None:
     """The operator room stands above this one, and says here what ``+`` and its kin build."""
     _OPERATORS.update(functions)
 
 
-def operator_hook(name: str) -> Callable[..., RelaxExpr]:
+def operator_hook(name: str) -> Callable[..., ExprWithOp]:
     """The function registered for a Python operator."""
     try:
         return _OPERATORS[name]

@@ -8,6 +8,7 @@ import pytest
 import relax
 from relax import te, tir
 from relax.script import relax as R
+from relax.script import tir as T
 
 
 def run(mod, *args):
@@ -103,3 +104,32 @@ def test_the_shape_that_is_known():
     assert run(bb.get(), np.zeros((2, 5), "float32")) == [2, 5]
     with pytest.raises(TypeError, match=r"expected a tensor, found R.Shape\(ndim=2\)"):
         relax.get_shape_of(s)
+
+
+@T.prim_func
+def increment(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = A[i] + T.float32(1)
+
+
+@pytest.mark.parametrize("program", [increment, relax.IRModule({"increment": increment})])
+def test_compile_takes_a_module_without_relax_functions(program):
+    compiled = relax.compile(program, target="llvm")
+    result = relax.nd.empty((4,), "float32")
+    compiled["increment"](relax.nd.array(np.zeros(4, "float32")), result)
+    assert result.numpy().tolist() == [1.0] * 4
+
+
+def test_compile_takes_a_module_with_relax_functions():
+    x = relax.Var("x", R.Tensor((4,), "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.op.add(x, x)))
+    compiled = relax.compile(bb.get(), relax_pipeline="default")
+    assert isinstance(compiled, relax.Executable)
+    with pytest.raises(
+        ValueError, match="tir_pipeline 'mine' is not known: kernels are lowered by relax.tir.lower"
+    ):
+        relax.compile(bb.get(), tir_pipeline="mine")
+    with pytest.raises(relax.DiagnosticError, match="E2012"):
+        relax.compile(relax.IRModule({}))

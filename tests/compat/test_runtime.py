@@ -208,3 +208,8 @@ def test_exec_mode_and_params():
     ex = relax.build(Module, target="llvm", params={"w": [w] if False else w}, exec_mode="bytecode")
     out = relax.VirtualMachine(ex, relax.cpu())["main"](np.ones(2, "float32"))
     np.testing.assert_array_equal(out.numpy(), [2, 2])
+
+
+def test_tvms_newer_name_of_a_tensor():
+    assert relax.runtime.tensor([1, 2]).numpy().tolist() == [1, 2]
+    assert relax.runtime.tensor(np.ones(2, "float32"), relax.cpu()).dtype == "float32"

@@ -240,3 +240,11 @@ def test_what_counts_as_an_expression():
     ):
         assert isinstance(value, relax.Expr)
     assert not isinstance(relax.GlobalVar("f"), relax.ExprWithOp)
+
+
+@pytest.mark.parametrize("make", [relax.TensorStructInfo, relax.ShapeStructInfo, relax.ShapeExpr])
+def test_a_dimension_given_as_text_says_who_reads_it(make):
+    with pytest.raises(
+        TypeError, match="found the text 'n'; R.Tensor and R.Shape read text, here stands a variable"
+    ):
+        make(("n", 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
 from typing import Literal
@@ -25,6 +26,7 @@ from relax.ir import (
 from relax.op.dims import broadcast, same_dtype
 from relax.op.operator import Operator, operator
 from relax.prim import Var as PrimVar
+from relax.script import relax as R
 from relax.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -83,10 +85,10 @@ class First(Operator):
         return tensors.fields[0]
 
 
-scaled = relax.op.public_function("relax.testing.scaled")
-pack = relax.op.public_function("relax.testing.pack")
-fill = relax.op.public_function("relax.testing.fill")
-first = relax.op.public_function("relax.testing.first")
+scaled = relax.op.testing.scaled
+pack = relax.op.testing.pack
+fill = relax.op.testing.fill
+first = relax.op.testing.first
 infer = relax.op.infer_call
 
 
@@ -307,3 +309,40 @@ def test_a_formula_must_take_every_attribute():
 def test_unknown_names():
     with pytest.raises(AttributeError, match="relax.op has no operator 'frobnicate'"):
         relax.op.frobnicate
+
+
+@pytest.mark.parametrize(
+    "name", ["relax.testing_twice", "relax.testing_own.twice", "testing_acme.deep.twice", "testing_bare"]
+)
+def test_an_operator_prints_and_parses_whatever_its_prefix(name):
+    @operator(name)
+    class Twice(Operator):
+        """Twice (or `times` times) the data."""
+
+        times: int = 2
+
+        def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+            return data
+
+    short = name.removeprefix("relax.")
+    call = functools.reduce(getattr, short.split("."), relax.op)
+    x = relax.Var("x", TensorStructInfo((4,), "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(call(x, times=3)))
+    text = bb.get().script()
+    assert f"R.{short}(x, times=3)" in text
+    relax.ir.assert_structural_equal(relax.script.from_source(text), bb.get())
+    assert short.split(".")[0] in dir(relax.op)
+    assert short.split(".")[0] in dir(R)
+
+
+def test_names_that_scripts_cannot_say_are_refused():
+    with pytest.raises(
+        ValueError, match="'testing-it.twice' has the part 'testing-it', which is no name in Python"
+    ):
+        operator("testing-it.twice")
+    with pytest.raises(ValueError, match="has the part 'lambda'"):
+        operator("relax.testing.lambda")
+    with pytest.raises(ValueError, match=r"scripts call both operators nn.relu and relax.nn.relu R.nn.relu"):
+        operator("nn.relu")

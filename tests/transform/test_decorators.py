@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import relax
+from relax import ir, tir
 from relax.ir import IRModule
 from relax.script import ir as I
 from relax.script import relax as R
@@ -56,6 +57,109 @@ def test_a_module_pass_in_both_styles():
 
     assert OurStyle("other")(Program).attrs == {"other": True}
     assert OurStyle.__doc__ == "Marks a module."
+
+
+def one(mod):
+    return mod.with_attr("seen", "default")
+
+
+def one_with_context(mod, ctx):
+    return mod.with_attr("seen", "default" if isinstance(ctx, PassContext) else "no context")
+
+
+def one_with_option(mod, key="default"):
+    return mod.with_attr("seen", key)
+
+
+def one_with_both(module, ctx, key="default"):
+    return module.with_attr("seen", key if isinstance(ctx, PassContext) else "no context")
+
+
+@pytest.mark.parametrize("rewrite", [one, one_with_context, one_with_option, one_with_both])
+@pytest.mark.parametrize(
+    "decorate",
+    [module_pass, module_pass(), module_pass(opt_level=1, name="Named")],
+    ids=["bare", "called", "options"],
+)
+def test_every_form_of_a_module_pass_is_used_in_the_same_ways(decorate, rewrite):
+    step = decorate(rewrite)
+    for run in (step, step(), Sequential([step]), Sequential([step()])):
+        assert run(Program).attrs["seen"] == "default"
+    assert isinstance(step, ModulePass)
+    assert isinstance(step(), ModulePass)
+    assert step.info == step().info
+    if "key" in step.options:
+        assert step(key="given")(Program).attrs["seen"] == step("given")(Program).attrs["seen"] == "given"
+        assert step.key == "default"
+    else:
+        with pytest.raises(TypeError, match="IRModule"):
+            step(Program["main"])
+
+
+def two(func, mod):
+    return func.with_attr("seen", mod is Program)
+
+
+def two_with_context(func, mod, ctx):
+    return func.with_attr("seen", mod is Program and isinstance(ctx, PassContext))
+
+
+def two_with_both(func, mod, ctx, key=True):
+    return func.with_attr("seen", mod is Program and isinstance(ctx, PassContext) and key)
+
+
+@pytest.mark.parametrize("rewrite", [two, two_with_context, two_with_both])
+@pytest.mark.parametrize(
+    "decorator, name",
+    [
+        (function_pass, "main"),
+        (tir.transform.prim_func_pass, "kernel"),
+        (ir.transform.function_pass, "main"),
+        (ir.transform.function_pass, "kernel"),
+    ],
+)
+def test_every_form_of_a_function_pass_is_used_in_the_same_ways(decorator, name, rewrite):
+    for step in (decorator(rewrite), decorator(opt_level=0)(rewrite), decorator(rewrite)()):
+        assert step(Program)[name].attrs["seen"] is True
+    if rewrite is two_with_both:
+        assert decorator(rewrite)(key=False)(Program)[name].attrs["seen"] is False
+
+
+def test_methods_of_pass_classes_may_leave_out_the_context():
+    @module_pass
+    class Mark:
+        def transform_module(self, mod):
+            return mod.with_attr("seen", True)
+
+    @function_pass
+    class MarkFunctions:
+        def transform_function(self, func, mod):
+            return func.with_attr("seen", True)
+
+    assert Mark()(Program).attrs["seen"] is True
+    assert MarkFunctions()(Program)["main"].attrs["seen"] is True
+
+
+def test_a_dataflow_block_pass_may_have_options_and_no_context():
+    seen = []
+
+    @dataflowblock_pass
+    def look(block, mod, note="seen"):
+        seen.append(note)
+        return block
+
+    look(Program), look()(Program), look(note="again")(Program)
+    assert seen == ["seen", "seen", "again"]
+
+
+def test_a_pass_that_needs_an_option_does_not_run_without():
+    @module_pass
+    def Named(mod, name):
+        return mod.with_attr("name", name)
+
+    assert Named("n")(Program).attrs["name"] == "n"
+    with pytest.raises(TypeError, match=r"pass Named needs an option before it runs: Named\(name=…\)\(mod\)"):
+        Named(Program)
 
 
 def test_a_module_pass_class():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, final
+from typing import Any, final, overload
 
 from typing_extensions import Self
 
@@ -90,7 +90,14 @@ class IRModule(_ByName):
     def get_global_vars(self) -> list[GlobalVar]:
         return list(self.functions)
 
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+
+    @overload
+    def __getitem__(self, key: GlobalVar) -> BaseFunc: ...
+
     def __getitem__(self, key: str | GlobalVar) -> BaseFunc:
+        """A function. Of a name, type checkers take the result for the kind of function that the caller expects."""
         if isinstance(key, GlobalVar) and key in self.functions:
             return self.functions[key]
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]

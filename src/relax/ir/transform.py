@@ -14,6 +14,7 @@ A pass that changed nothing returns the very module it got, and the instruments 
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import threading
 import time
@@ -331,33 +332,45 @@ class ModulePass(Pass):
         return self._rewrite(mod)
 
 
-def is_our_style(target: Any, subjects: int) -> bool:
-    """True if a function states options, instead of the context, after what it rewrites."""
-    if inspect.isclass(target):
-        return False
-    names = list(inspect.signature(target).parameters)
-    return names[subjects : subjects + 1] not in (["ctx"], ["_ctx"], ["_"], ["context"])
+_CONTEXTS = frozenset({"ctx", "_ctx", "_", "context", "_context", "pass_ctx"})
 
 
-def made_pass(
-    target: Any,
+def without_context(function: Callable[..., Any], subjects: int) -> Callable[..., Any]:
+    """A rewrite as a function of what it rewrites and its options; a parameter for the context gets that of the run.
+
+    That parameter follows the `subjects`, the parameters for what is rewritten, and is known by its name. A method has
+    no options: any parameter there is for the context.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    names = [parameter.name for parameter in parameters[subjects : subjects + 1]]
+    if not names or not (names[0] in _CONTEXTS or inspect.ismethod(function)):
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*args[:subjects], PassContext.current(), *args[subjects:], **options)
+
+    del parameters[subjects]
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010
+    return call
+
+
+def pass_class(
+    target: type,
     info: PassInfo,
     cls: type[ModulePass],
     method: str,
+    subjects: int,
     rewrite: Callable[[Callable[..., Any]], Callable[[IRModule], IRModule]],
-) -> Any:
-    """A pass of the decorated function, or a subclass of `cls` of the decorated class."""
-    if not inspect.isclass(target):
-        made = cls(info, rewrite(target))
-        declare_pass(info.name, lambda: made)
-        return made
+) -> type[ModulePass]:
+    """The class of passes that stands for the decorated class: its method `method` rewrites."""
     if not hasattr(target, method):
         raise TypeError(f"{target.__name__}: a {cls.__name__} class needs a method {method}")
 
     class Made(cls):
         def __init__(self, *args: Any, **options: Any) -> None:
             self.inst: Any = target(*args, **options)
-            super().__init__(info, rewrite(getattr(self.inst, method)))
+            super().__init__(info, rewrite(without_context(getattr(self.inst, method), subjects)))
 
         def __getattr__(self, attribute: str) -> Any:
             if attribute == "inst":
@@ -371,10 +384,6 @@ def made_pass(
     return Made
 
 
-def _module_rewrite(function: Callable[..., Any]) -> Callable[[IRModule], IRModule]:
-    return lambda mod: function(mod, PassContext.current())
-
-
 def module_pass(
     pass_func: Any = None,
     opt_level: int = 0,
@@ -386,17 +395,18 @@ def module_pass(
     gives: Properties = (),
     breaks: Properties | None = None,
 ) -> Any:
-    """Make a pass of a function ``(mod, ctx)``, a class with `transform_module`, or ``(mod, **options) -> IRModule``.
+    """Make a pass of a function ``(mod, ctx, **options) -> IRModule``, or of a class with `transform_module`.
 
-    The last becomes a factory: ``f(**options)`` is then a pass. `traceable` is TVM's, and says nothing here. For
-    `needs`, `gives` and `breaks` see PassInfo.
+    `ctx`, the PassContext, and options may be left out; `pass_factory` says how such a pass is used. `traceable` is
+    TVM's, and says nothing here. For `needs`, `gives` and `breaks` see PassInfo.
     """
 
     def decorate(target: Any) -> Any:
         info = PassInfo.of(name or target.__name__, opt_level, required, needs, gives, breaks)
-        if is_our_style(target, subjects=1):
-            return pass_factory(target, info, lambda mod, options: target(mod, **options))
-        return made_pass(target, info, ModulePass, "transform_module", _module_rewrite)
+        if inspect.isclass(target):
+            return pass_class(target, info, ModulePass, "transform_module", 1, lambda method: method)
+        inner = without_context(target, 1)
+        return pass_factory(inner, info, lambda mod, options: inner(mod, **options), subjects=1)
 
     return decorate if pass_func is None else decorate(pass_func)
 
@@ -409,12 +419,15 @@ def function_pass(
     required: Sequence[str] | None = None,
     kind: type[BaseFunc] = BaseFunc,
 ) -> Any:
-    """Make ``f(func, mod, **options) -> function`` a pass factory, run on each function of class `kind`."""
+    """Make ``f(func, mod, ctx, **options) -> function`` a pass, run on each function of class `kind`.
 
-    def decorate(inner: Callable[..., BaseFunc]) -> Callable[..., Pass]:
-        return pass_factory(
-            inner, PassInfo.of(name or inner.__name__, opt_level, required), on_functions(inner, kind)
-        )
+    `ctx` and options may be left out; see `pass_factory`.
+    """
+
+    def decorate(target: Callable[..., BaseFunc]) -> Any:
+        inner = without_context(target, 2)
+        info = PassInfo.of(name or target.__name__, opt_level, required)
+        return pass_factory(inner, info, on_functions(inner, kind))
 
     return decorate if function is None else decorate(function)
 
@@ -437,23 +450,39 @@ def pass_factory(
     inner: Callable[..., Any],
     info: PassInfo,
     run: Callable[[IRModule, dict[str, Any]], IRModule],
-) -> Callable[..., Pass]:
-    """``factory(*args, **options)`` binds the options by `inner`'s own signature."""
+    cls: type[ModulePass] = ModulePass,
+    subjects: int = 2,
+) -> Any:
+    """The pass that stands for a function, whose parameters after the `subjects` first are the options of the pass.
+
+    ``P(mod)`` runs it with its defaults, ``P()`` and ``P(option=value)`` are passes of the same kind. (A pass that
+    cannot do without an option must get it first.)
+    """
     signature = inspect.signature(inner)
-    skipped = 1 if next(iter(signature.parameters.values())).name == "mod" else 2
-    options_signature = signature.replace(parameters=list(signature.parameters.values())[skipped:])
+    parameters = list(signature.parameters.values())[subjects:]
+    options_signature = signature.replace(parameters=parameters)
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    complete = all(p.name in defaults or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
-    def factory(*args: Any, **options: Any) -> Pass:
-        bound = options_signature.bind(*args, **options)
-        bound.apply_defaults()
-        return ModulePass(info, lambda mod: run(mod, bound.arguments), bound.arguments)
+    class Declared(cls):
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            if len(args) == 1 and not options and (isinstance(args[0], IRModule) or not parameters):
+                if not complete:
+                    needed = ", ".join(f"{p.name}=…" for p in parameters if p.name not in defaults)
+                    raise TypeError(f"pass {name} needs an option before it runs: {name}({needed})(mod)")
+                return super().__call__(args[0])
+            bound = options_signature.bind(*args, **options)
+            bound.apply_defaults()
+            return cls(info, lambda mod: run(mod, bound.arguments), bound.arguments)
 
-    factory.__name__ = factory.__qualname__ = info.name
-    factory.__doc__ = inner.__doc__
-    factory.__module__ = inner.__module__
-    factory.__signature__ = options_signature  # type: ignore[attr-defined]
-    declare_pass(info.name, factory)
-    return factory
+    name = info.name.rpartition(".")[2]
+    Declared.__name__ = Declared.__qualname__ = name
+    Declared.__doc__, Declared.__module__ = inner.__doc__, inner.__module__
+    made: Any = Declared(info, lambda mod: run(mod, defaults), defaults)
+    made.__name__ = made.__qualname__ = name
+    made.__doc__, made.__signature__ = inner.__doc__, options_signature
+    declare_pass(info.name, made)
+    return made
 
 
 class VerifyInstrument(PassInstrument):

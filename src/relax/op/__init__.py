@@ -6,8 +6,7 @@ Importing a family registers its operators; no family may have the name of an op
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import (
     binary,
@@ -54,11 +53,10 @@ from .operator import (
     composite,
     infer_call,
     is_call_of,
+    namespace,
     operator,
     operator_class,
     operator_of,
-    public_function,
-    public_names,
 )
 
 FAMILIES = (
@@ -122,13 +120,10 @@ __all__ = [
     "vm",
 ]
 
+if TYPE_CHECKING:
+    from ._signatures import *  # noqa: F403
+else:
+    __getattr__, _operators = namespace("relax.")
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.")})
+    def __dir__() -> list[str]:
+        return sorted({*__all__, *_operators()})

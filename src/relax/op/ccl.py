@@ -7,13 +7,15 @@ any number of workers; a kernel for more than one is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import topi
+from ..expr import Call
 from ..info.text import prim_text
 from ..ir import StructInfo
 from ..prim import IntImm, Verdict, intrin, prove_equal, simplify
 from ..struct_info import TensorStructInfo
+from .arguments import TensorLike
 from .base import Gradients, Term
 from .dims import tensor
 from .errors import ATTRIBUTES, SHAPES, OperatorError
@@ -126,11 +128,14 @@ class ScatterCollective(Scattering):
 
 
 @composite("relax.ccl.scatter_from_worker0")
-def scatter_from_worker0(x: Any, num_workers: int, axis: int = 0) -> Any:
+def scatter_from_worker0(x: TensorLike, num_workers: int, axis: int = 0) -> Call:
     """The worker's part of worker 0's tensor: another name of scatter_collective."""
     return ScatterCollective(num_workers, axis).call(x)
 
 
 __all__ = ["Scattering"]
 
-__getattr__, __dir__ = namespace("relax.ccl.", globals())
+if TYPE_CHECKING:
+    from ._signatures.ccl import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.ccl.")

@@ -5,6 +5,8 @@ A program is run by one worker (see `ccl`), so that there are neither meshes of 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .ccl import Scattering
 from .operator import namespace, operator
 
@@ -19,4 +21,7 @@ class RedistributeReplicaToShard(Scattering):
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = namespace("relax.dist.", globals())
+if TYPE_CHECKING:
+    from ._signatures.distributed import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.dist.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -151,4 +151,7 @@ class NllLossBackward(Operator):
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = namespace("relax.grad.", globals())
+if TYPE_CHECKING:
+    from ._signatures.grad import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.grad.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -201,4 +201,7 @@ class TensorElemOffset(Offset):
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = namespace("relax.inspect.", globals())
+if TYPE_CHECKING:
+    from ._signatures.inspect import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.inspect.")

@@ -26,6 +26,7 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from .arguments import DTypeLike, FunctionLike, InfoLike, ShapeLike, TupleLike
 from .errors import OPERANDS, OperatorError
 from .facts import Exactness
 from .intrinsic import (
@@ -99,13 +100,13 @@ class CallTIR(DestinationPassing):
 
     @staticmethod
     def make(
-        gvar: Any,
-        args: Any,
-        out_sinfo: Any = None,
-        tir_vars: Any = None,
+        gvar: RelaxExpr,
+        args: TupleLike,
+        out_sinfo: InfoLike | ShapeLike | None = None,
+        tir_vars: ShapeLike | None = None,
         *,
-        dtype: Any = None,
-        output_shape: Any = None,
+        dtype: DTypeLike | Sequence[DTypeLike] = None,
+        output_shape: ShapeLike | Sequence[ShapeLike] | None = None,
     ) -> Call:
         name = "call_tir"
         out = as_output(name, output_shape if out_sinfo is None else out_sinfo, dtype)
@@ -158,7 +159,13 @@ class CallTIRInplace(DestinationPassing):
         return machine.call_kernel(call, function, inputs, tuple(*integers), self.inplace_indices)
 
     @staticmethod
-    def make(gvar: Any, args: Any, inplace_indices: Any, out_sinfo: Any = None, tir_vars: Any = None) -> Call:
+    def make(
+        gvar: RelaxExpr,
+        args: TupleLike,
+        inplace_indices: int | Sequence[int],
+        out_sinfo: InfoLike | None = None,
+        tir_vars: ShapeLike | None = None,
+    ) -> Call:
         name = "call_tir_inplace"
         indices = as_indices(name, inplace_indices)
         return _call(
@@ -187,7 +194,12 @@ class CallDPSPacked(DestinationPassing):
 
     @staticmethod
     def make(
-        func: Any, args: Any, out_sinfo: Any = None, *, dtype: Any = None, output_shape: Any = None
+        func: FunctionLike,
+        args: TupleLike,
+        out_sinfo: InfoLike | ShapeLike | None = None,
+        *,
+        dtype: DTypeLike | Sequence[DTypeLike] = None,
+        output_shape: ShapeLike | Sequence[ShapeLike] | None = None,
     ) -> Call:
         name = "call_dps_packed"
         out = as_output(name, output_shape if out_sinfo is None else out_sinfo, dtype)
@@ -195,7 +207,7 @@ class CallDPSPacked(DestinationPassing):
 
 
 @composite("relax.call_packed")
-def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+def call_packed(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
     """An ordinary call of a packed function, which may have any effect."""
     callee = as_callee("call_packed", func)
     return Call(callee, args, None, as_infos("call_packed", sinfo_args))
@@ -218,7 +230,7 @@ class CallPurePacked(PackedCall):
         return result_of(call.sinfo_args)
 
     @staticmethod
-    def make(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+    def make(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
         name = "call_pure_packed"
         return _call(CallPurePacked(), as_infos(name, sinfo_args), as_callee(name, func), *args)
 
@@ -253,7 +265,12 @@ class CallInplacePacked(PackedCall):
         return result
 
     @staticmethod
-    def make(func: Any, *args: Any, inplace_indices: Any, sinfo_args: Any = None) -> Call:
+    def make(
+        func: FunctionLike,
+        *args: Any,
+        inplace_indices: int | Sequence[int],
+        sinfo_args: InfoLike | None = None,
+    ) -> Call:
         name = "call_inplace_packed"
         made = CallInplacePacked(as_indices(name, inplace_indices))
         return _call(made, as_infos(name, sinfo_args), as_callee(name, func), *args)
@@ -276,7 +293,7 @@ class CallBuiltinWithCtx(TupleCall):
         return result_of(call.sinfo_args)
 
     @staticmethod
-    def make(func: Any, args: Any, *, sinfo_args: Any = None) -> Call:
+    def make(func: FunctionLike, args: TupleLike, *, sinfo_args: InfoLike | None = None) -> Call:
         name = "call_builtin_with_ctx"
         infos = as_infos(name, sinfo_args)
         return _call(CallBuiltinWithCtx(), infos, as_callee(name, func), as_arguments(name, args))
@@ -314,7 +331,7 @@ class MakeClosure(TupleCall):
         return bind_captured(*values)
 
     @staticmethod
-    def make(func: Any, args: Any = ()) -> Call:
+    def make(func: FunctionLike, args: TupleLike = ()) -> Call:
         name = "make_closure"
         return MakeClosure().call(as_callee(name, func), as_arguments(name, args))
 
@@ -348,7 +365,7 @@ class InvokeClosure(TupleCall):
         return result_of(call.sinfo_args)
 
     @staticmethod
-    def make(closure: RelaxExpr, args: Any, sinfo_args: Any = None) -> Call:
+    def make(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
         name = "invoke_closure"
         return _call(InvokeClosure(), as_infos(name, sinfo_args), closure, as_arguments(name, args))
 
@@ -370,7 +387,7 @@ class InvokePureClosure(TupleCall):
         return result_of(call.sinfo_args)
 
     @staticmethod
-    def make(closure: RelaxExpr, args: Any, sinfo_args: Any = None) -> Call:
+    def make(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
         name = "invoke_pure_closure"
         return _call(InvokePureClosure(), as_infos(name, sinfo_args), closure, as_arguments(name, args))
 

@@ -12,6 +12,7 @@ from ..expr import Call
 from ..info.text import prim_text
 from ..ir import DataType, RelaxExpr
 from ..struct_info import TensorStructInfo
+from .arguments import DTypeLike, TensorLike
 from .base import Gradients, Term
 from .dims import broadcast_dims, require_same_dim, same_dtype, tensor
 from .errors import SHAPES, OperatorError
@@ -97,7 +98,9 @@ def _transposed(x: RelaxExpr) -> RelaxExpr:
 
 @composite("relax.nn.linear")
 @composite("relax.linear")
-def linear(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Call:
+def linear(
+    data: TensorLike, weight: TensorLike, bias: TensorLike | None = None, out_dtype: DTypeLike = None
+) -> Call:
     """data · weightᵀ + bias: ``matmul(data, permute_dims(weight))``, and an add."""
     transposed = _function("permute_dims")(weight)
     product = _function("matmul")(data, transposed, out_dtype=out_dtype)

@@ -13,6 +13,7 @@ from ..ir import DataType, RelaxExpr
 from ..prim import IntImm
 from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, TensorStructInfo
+from .arguments import DTypeLike, ScalarLike
 from .base import Gradients, Term
 from .creation import OfScalars
 from .dims import like, tensor
@@ -245,7 +246,7 @@ class BlackmanWindow(Window):
 
 
 @composite("relax.hann_window")
-def hann_window(window_size: Any, periodic: Any, dtype: str = "float32") -> Any:
+def hann_window(window_size: ScalarLike, periodic: ScalarLike, dtype: DTypeLike = "float32") -> Call:
     """0.5 - 0.5 · cos t, for t from 0 to 2π in window_size steps: a hamming_window."""
     half = PrimValue(0.5)
     return HammingWindow(dtype=DataType(dtype)).call(window_size, periodic, half, half)

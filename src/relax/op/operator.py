@@ -54,7 +54,9 @@ docstring), and a Call's ``attrs`` is the instance. The rest is said by class va
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import keyword
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -86,7 +88,12 @@ _FUNCTIONS: dict[str, PublicFunction] = {}
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, dataclasses.field))
 def operator(name: str) -> Callable[[type[T]], type[T]]:
-    """Declare an operator class: ``@operator("relax.nn.softmax")``. See the module's docstring."""
+    """Declare an operator class: ``@operator("relax.nn.softmax")``. See the module's docstring.
+
+    Scripts call it ``R.nn.softmax``; an operator ``acme.twice`` is ``R.acme.twice``. Raises ValueError for a name that
+    scripts could not call, or that another operator has in scripts.
+    """
+    _check_name(name)
 
     def declare(cls: type[T]) -> type[T]:
         made: Any = node(_with_converters(cls))
@@ -113,6 +120,18 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
     return declare
 
 
+def _check_name(name: str) -> None:
+    """Raise ValueError for a name that no script can say, or that stands for another operator there."""
+    for part in name.split("."):
+        if not part.isidentifier() or keyword.iskeyword(part):
+            raise ValueError(
+                f"the operator's name {name!r} has the part {part!r}, which is no name in Python"
+            )
+    other = name.removeprefix("relax.") if name.startswith("relax.") else f"relax.{name}"
+    if other in _FUNCTIONS:
+        raise ValueError(f"scripts call both operators {name} and {other} R.{name.removeprefix('relax.')}")
+
+
 def composite(name: str) -> Callable[[FunctionT], FunctionT]:
     """Publish a function that builds a call from other operators: ``@composite("relax.linear")``."""
 
@@ -124,31 +143,61 @@ def composite(name: str) -> Callable[[FunctionT], FunctionT]:
 
 
 def public_function(name: str) -> PublicFunction | None:
-    """The public function of an operator or composite, None if there is none of this name."""
-    return _FUNCTIONS.get(name)
+    """The public function of an operator or composite, None if there is none of this name.
+
+    ``relax.acme.twice`` may be that of the operator ``acme.twice``, too.
+    """
+    function = _FUNCTIONS.get(name)
+    return _FUNCTIONS.get(name.removeprefix("relax.")) if function is None else function
 
 
 def public_names(prefix: str) -> list[str]:
     """The names directly below a prefix: ``relax.nn.`` gives softmax, …"""
-    rest = (name.removeprefix(prefix) for name in _FUNCTIONS if name.startswith(prefix))
-    return sorted(name for name in rest if "." not in name)
+    return sorted(rest for rest in _below(prefix) if "." not in rest)
 
 
-def namespace(
-    prefix: str, module: dict[str, Any]
-) -> tuple[Callable[[str], PublicFunction], Callable[[], list[str]]]:
+def public_spaces(prefix: str) -> list[str]:
+    """The namespaces directly below a prefix: ``relax.`` gives nn, image, …"""
+    return sorted({rest.partition(".")[0] for rest in _below(prefix) if "." in rest})
+
+
+def _below(prefix: str) -> list[str]:
+    """The names below a prefix, without it. A name that does not begin with ``relax.`` is below ``relax.`` whole."""
+    names = [name if name.startswith("relax.") else f"relax.{name}" for name in _FUNCTIONS]
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+
+class OperatorSpace:
+    """The operators below a prefix that has no module: ``relax.op.acme`` where an operator is called ``acme.twice``."""
+
+    def __init__(self, prefix: str) -> None:
+        self.__prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return public_member(self.__prefix, name)
+
+    def __dir__(self) -> list[str]:
+        return [*public_names(self.__prefix), *public_spaces(self.__prefix)]
+
+
+def public_member(prefix: str, name: str) -> Any:
+    """The public function of an operator, or a namespace of operators. Raises AttributeError."""
+    function = public_function(prefix + name)
+    if function is not None:
+        return function
+    if not name.startswith("_") and _below(f"{prefix}{name}."):
+        return OperatorSpace(f"{prefix}{name}.")
+    space = f"relax.op.{prefix.removeprefix('relax.')}".removesuffix(".")
+    raise AttributeError(f"{space} has no operator {name!r}")
+
+
+def namespace(prefix: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a module whose attributes are the public functions below a prefix.
 
-    ``__getattr__, __dir__ = namespace("relax.grad.", globals())`` makes ``relax.op.grad.no_grad``.
+    ``__getattr__, __dir__ = namespace("relax.grad.")`` makes ``relax.op.grad.no_grad``. Type checkers see the stub
+    instead (tools/make_stubs.py), so that they report names that do not exist.
     """
-
-    def getattribute(name: str) -> PublicFunction:
-        function = public_function(prefix + name)
-        if function is None:
-            raise AttributeError(f"{module['__name__']} has no operator {name!r}")
-        return function
-
-    return getattribute, lambda: sorted({*module, *public_names(prefix)})
+    return functools.partial(public_member, prefix), lambda: [*public_names(prefix), *public_spaces(prefix)]
 
 
 def legalize_call(builder: Any, call: Call) -> RelaxExpr:
@@ -254,5 +303,7 @@ __all__ = [
     "operator_class",
     "operator_of",
     "public_function",
+    "public_member",
     "public_names",
+    "public_spaces",
 ]

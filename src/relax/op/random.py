@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -103,4 +103,7 @@ class Seed(Operator):
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = namespace("relax.random.", globals())
+if TYPE_CHECKING:
+    from ._signatures.random import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.random.")

@@ -11,6 +11,7 @@ from .. import topi
 from ..expr import Call
 from ..ir import StructInfo
 from ..struct_info import PrimStructInfo, TensorStructInfo
+from .arguments import ScalarLike, TensorLike
 from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import broadcast_all, like, same_dtype, tensor
@@ -135,7 +136,7 @@ class Where(Move):
 
 
 @composite("relax.masked_fill")
-def masked_fill(x: Any, mask: Any, value: Any) -> Call:
+def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike | ScalarLike) -> Call:
     """x, with `value` where the mask holds: ``where(mask, full_like(x, value), x)``."""
     filled = public_function("relax.full_like")
     assert filled is not None

@@ -21,6 +21,7 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from .arguments import DTypeLike, FunctionLike, InfoLike, ScalarLike, ShapeLike, TupleLike
 from .errors import OPERANDS, OperatorError
 from .intrinsic import UNIT, Intrinsic, Lowering, Machine, TupleCall, require_tuple, result_of
 from .operator import operator
@@ -108,7 +109,12 @@ class BuiltinAllocTensor(Intrinsic):
         return machine.allocate(shape, dtype, device)
 
     @staticmethod
-    def make(shape: Any, dtype: Any, runtime_device_index: Any = 0, storage_scope: Any = "global") -> Call:
+    def make(
+        shape: ShapeLike,
+        dtype: RelaxExpr | DTypeLike,
+        runtime_device_index: ScalarLike = 0,
+        storage_scope: RelaxExpr | str = "global",
+    ) -> Call:
         return BuiltinAllocTensor().call(
             as_shape("alloc_tensor", shape),
             _dtype(dtype),
@@ -159,7 +165,10 @@ class MemoryAllocStorage(Intrinsic):
 
     @staticmethod
     def make(
-        size: Any, virtual_device_index: Any = 0, storage_scope: Any = "global", dtype: Any = "uint8"
+        size: ShapeLike,
+        virtual_device_index: ScalarLike = 0,
+        storage_scope: RelaxExpr | str = "global",
+        dtype: RelaxExpr | DTypeLike = "uint8",
     ) -> Call:
         return MemoryAllocStorage().call(
             as_shape("alloc_storage", size),
@@ -185,7 +194,7 @@ class MemoryAllocTensor(Intrinsic):
         return tensor_like(call, 2, 3)
 
     @staticmethod
-    def make(storage: Any, offset: Any, shape: Any, dtype: Any) -> Call:
+    def make(storage: RelaxExpr, offset: ScalarLike, shape: ShapeLike, dtype: RelaxExpr | DTypeLike) -> Call:
         return MemoryAllocTensor().call(
             storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype(dtype)
         )
@@ -235,7 +244,10 @@ class VMAllocStorage(Intrinsic):
 
     @staticmethod
     def make(
-        size: Any, runtime_device_index: Any = 0, dtype: Any = "uint8", storage_scope: Any = "global"
+        size: ShapeLike,
+        runtime_device_index: ScalarLike = 0,
+        dtype: RelaxExpr | DTypeLike = "uint8",
+        storage_scope: RelaxExpr | str = "global",
     ) -> Call:
         return VMAllocStorage().call(
             as_shape("alloc_storage", size),
@@ -261,7 +273,7 @@ class VMAllocTensor(Intrinsic):
         return tensor_like(call, 2, 3)
 
     @staticmethod
-    def make(storage: Any, offset: Any, shape: Any, dtype: Any) -> Call:
+    def make(storage: RelaxExpr, offset: ScalarLike, shape: ShapeLike, dtype: RelaxExpr | DTypeLike) -> Call:
         return VMAllocTensor().call(storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype(dtype))
 
 
@@ -293,7 +305,7 @@ class VMCallTIRDyn(TupleCall):
         return machine.apply(function, (*args, *integers))
 
     @staticmethod
-    def make(func: Any, args: Any, sinfo_args: Any = None) -> Call:
+    def make(func: FunctionLike, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
         name = "call_tir_dyn"
         call = VMCallTIRDyn().call(as_callee(name, func), as_arguments(name, args))
         return call.replace(sinfo_args=as_infos(name, sinfo_args))

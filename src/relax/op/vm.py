@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .operator import namespace
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = namespace("relax.vm.", globals())
+if TYPE_CHECKING:
+    from ._signatures.vm import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.vm.")

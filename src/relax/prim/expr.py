@@ -692,6 +692,11 @@ def dimension(value: Any) -> PrimExpr:
     """A PrimExpr for a place where sizes stand: integers become int64."""
     if isinstance(value, _INTEGERS) and not isinstance(value, _BOOLS):
         return IntImm(INT64, int(value))
+    if isinstance(value, str):
+        raise TypeError(
+            f"a dimension is an integer or an expression, found the text {value!r}; "
+            f'R.Tensor and R.Shape read text, here stands a variable: tir.Var("n", "int64")'
+        )
     expr = convert(value)
     if not expr.dtype.is_integer:
         raise TypeError(f"a dimension must be an integer expression, found dtype {expr.dtype!s}")

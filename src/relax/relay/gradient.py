@@ -35,7 +35,7 @@ from .types import TensorType, TupleType, Type
 
 
 def gradient(
-    expr: Function | GlobalVar,
+    expr: Expr,
     mod: IRModule | None = None,
     mode: Literal["higher_order", "first_order"] = "higher_order",
 ) -> Function:

@@ -70,11 +70,11 @@ BOOL = TensorType((), "bool")
 UNIT = TupleType(())
 
 
-def infer_type(expr: Expr, mod: IRModule | None = None) -> Expr:
+def infer_type(expr: Expr, mod: IRModule | None = None) -> Any:
     """Write the type of every node of an expression; the expression. Free variables need annotations.
 
     Calls of polymorphic functions that do not say their type arguments get them, so that an expression with such calls
-    is another one. Raises DiagnosticError with all that is wrong.
+    is another one. Raises DiagnosticError with all that is wrong. (Annotated `Any`: it is of the kind of `expr`.)
     """
     inference = Inference(IRModule() if mod is None else mod)
     inference.whole(expr)

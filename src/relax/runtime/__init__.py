@@ -20,6 +20,9 @@ from .timing import BenchmarkResult, Report
 from .values import PackedFunc, ShapeTuple
 from .vm import LinkError, VirtualMachine, VMInstrumentReturnKind
 
+tensor = nd.array
+"""TVM's name of `nd.array`. (The module `relax.runtime.tensor` is imported by its whole name only.)"""
+
 __all__ = [
     "BenchmarkResult",
     "Closure",
@@ -47,5 +50,6 @@ __all__ = [
     "register_func",
     "remove_global_func",
     "set_num_threads",
+    "tensor",
     "tensor_of",
 ]

@@ -14,8 +14,8 @@ Inside the machine a value is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import numpy as np
 import tvm_ffi
@@ -32,6 +32,10 @@ from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 @final
 class ShapeTuple(tvm_ffi.Shape):
     """A shape value: a tuple of ints that packed functions see as a shape; equal to any tuple or list of them."""
+
+    if TYPE_CHECKING:  # tvm-ffi's annotation leaves out lists
+
+        def __new__(cls, content: Iterable[int]) -> ShapeTuple: ...
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == (tuple(cast("list[Any]", other)) if isinstance(other, list) else other)

@@ -120,7 +120,7 @@ class _Lowering(Rewriter):
     def allocate(self, info: TensorStructInfo, call: Call) -> Var:
         device = VDeviceOperands(self.builder.vdevices).index(info.vdevice, call.span, self.builder.where)
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
-        made = builtin.alloc_tensor(info.shape, info.dtype, device, scope)
+        made = builtin.alloc_tensor(cast(RelaxExpr, info.shape), info.dtype, device, scope)
         return self.builder.emit(made.replace(span=call.span), "alloc")
 
     def check_sizes(self, tir_vars: RelaxExpr) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..runtime import Executable, VirtualMachine
-from .driver import build
+from .driver import build, compile
 from .find_nan import NaNReport, find_nan
 
-__all__ = ["Executable", "NaNReport", "VirtualMachine", "build", "find_nan"]
+__all__ = ["Executable", "NaNReport", "VirtualMachine", "build", "compile", "find_nan"]

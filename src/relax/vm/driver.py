@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..analysis import assert_well_formed
-from ..codegen import CompiledKernels, compile_module, executes, resolve
+from ..codegen import CompiledKernels, CompiledModule, build_module, compile_module, executes, resolve
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
@@ -36,6 +36,31 @@ SCHEDULED: Final = 2
 
 NO_ENTRY = "E4103"
 """A module without a Relax function that can be called from outside."""
+
+
+def compile(
+    mod: IRModule | Function | PrimFunc,
+    target: str | Target | Mapping[str, Any] | None = None,
+    *,
+    relax_pipeline: str | Pass | Callable[[IRModule], IRModule] | None = "default",
+    tir_pipeline: str = "default",
+) -> Executable | CompiledModule:
+    """Compile a module, whatever it holds.
+
+    A module with Relax functions becomes an Executable, as by `build`, whose `pipeline` is the `relax_pipeline`. One of
+    PrimFuncs alone becomes a CompiledModule, as by `relax.codegen.build_module`: ``compile(mod)["f"](a, b)`` calls one.
+    Kernels have one pipeline, ``"default"``; raises ValueError for another.
+    """
+    if tir_pipeline != "default":
+        raise ValueError(
+            f"tir_pipeline {tir_pipeline!r} is not known: kernels are lowered by relax.tir.lower; "
+            "run passes of your own on the module before it is compiled"
+        )
+    module = IRModule.from_expr(mod) if isinstance(mod, Function | PrimFunc) else mod
+    functions = list(module.functions.values()) if isinstance(module, IRModule) else []  # pyright: ignore[reportUnnecessaryIsInstance]
+    if functions and all(isinstance(function, PrimFunc) for function in functions):
+        return build_module(module, Target(target) if isinstance(target, Mapping) else target)
+    return build(module, target, pipeline=relax_pipeline)
 
 
 def build(

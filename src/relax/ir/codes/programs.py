@@ -77,6 +77,14 @@ declare(
     "block, `R.output` outside of one, a PrimFunc inside a Relax function, code after a return.",
     "Move it, as the hint says. Control flow goes after the dataflow block that computes its condition.",
 )
+declare(
+    "W1011",
+    "print runs while the program is read",
+    "Python's print was called with a value of the program. It printed the value's name once, when the "
+    "function was parsed; the program itself does not print.",
+    "Write `R.print(x)`, which prints the tensor whenever the program gets there. In a PrimFunc, call a "
+    "packed function that prints.",
+)
 # ------------------------------------------------------------------------------------ E2: well-formedness
 
 declare(

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..operator import public_function, public_names
+from ..operator import namespace
 from . import grid, resizing
 
 FAMILIES = (grid, resizing)
 
 __all__ = ["FAMILIES"]
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.image.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.image has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.image.")})
+if TYPE_CHECKING:
+    from .._signatures.image import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.image.")

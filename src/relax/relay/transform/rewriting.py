@@ -71,7 +71,7 @@ def relay_module_pass(name: str, opt_level: int = 0, required: Iterable[str] = (
 
     def decorate(inner: Callable[..., IRModule]) -> Callable[..., Pass]:
         info = PassInfo.of(f"relay.{name}", opt_level, list(required))
-        factory = pass_factory(inner, info, lambda mod, options: inner(mod, **options))
+        factory = pass_factory(inner, info, lambda mod, options: inner(mod, **options), subjects=1)
         factory.__name__ = factory.__qualname__ = name
         return factory
 

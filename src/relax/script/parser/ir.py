@@ -39,6 +39,11 @@ def load_json(text: str) -> Any:
     return _load_json(text)
 
 
-register_namespace(sys.modules[__name__])
-
 __all__ = ["GlobalVar", "ir_module", "load_json", "module_attrs", "module_global_infos", "vdevice"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+register_namespace(sys.modules[__name__])

@@ -1,34 +1,30 @@
-"""Passes over PrimFuncs as users write them, in TVM's style and ours.
-
-Ours: a function ``(func, mod)`` with options after these. The result is a factory.
+"""Passes over PrimFuncs as users write them.
 
     @tir.transform.prim_func_pass
-    def Rename(func, mod, prefix="p_"): ...
-    mod = Rename(prefix="q_")(mod)
+    def Rename(func, mod, ctx, prefix="p_"): ...
 
-TVM's: with a parameter `ctx` after the module, the decorated function itself is a pass; a class with a method
-`transform_function` becomes a class of passes.
+    mod = Rename(mod)                   run with the defaults
+    mod = Rename(prefix="q_")(mod)      run with an option
 
-    @tir.transform.prim_func_pass(opt_level=1)
-    def rename(func, mod, ctx): ...
-    mod = rename(mod)
+The context `ctx` and the options after it may be left out. A class with a method ``transform_function(func, mod, ctx)``
+becomes a class of passes.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir import BaseFunc, GlobalVar, IRModule
+from ...ir import IRModule
 from ...ir.transform import (
     ModulePass,
-    PassContext,
     PassInfo,
-    is_our_style,
-    made_pass,
     module_pass,
     on_functions,
+    pass_class,
     pass_factory,
+    without_context,
 )
 from ..stmt import PrimFunc
 
@@ -44,28 +40,25 @@ def prim_func_pass(
     required: Sequence[str] | None = None,
     traceable: bool = False,
 ) -> Any:
-    """Make a function ``(func, mod, ctx)``, a class with `transform_function`, or ``(func, mod, **options)``
-    a pass, run on every PrimFunc of the module. `traceable` is TVM's, and says nothing here.
+    """Make a function ``(func, mod, ctx, **options)`` or a class with `transform_function` a pass.
+
+    It is run on every PrimFunc of the module. `ctx` and options may be left out. `traceable` is TVM's, and says nothing
+    here.
     """
 
     def decorate(target: Any) -> Any:
         info = PassInfo.of(name or target.__name__, opt_level or 0, required)
-        if is_our_style(target, subjects=2):
-            return pass_factory(target, info, on_functions(target, PrimFunc))
-        return made_pass(target, info, PrimFuncPass, "transform_function", _rewrite)
+        if inspect.isclass(target):
+            return pass_class(target, info, PrimFuncPass, "transform_function", 2, _rewrite)
+        inner = without_context(target, 2)
+        return pass_factory(inner, info, on_functions(inner, PrimFunc), PrimFuncPass)
 
     return decorate if pass_func is None else decorate(pass_func)
 
 
 def _rewrite(function: Callable[..., Any]) -> Callable[[IRModule], IRModule]:
-    def run(mod: IRModule) -> IRModule:
-        context = PassContext.current()
-        updated: dict[GlobalVar, BaseFunc] = {}
-        for global_var, func in mod.functions.items():
-            updated[global_var] = function(func, mod, context) if isinstance(func, PrimFunc) else func
-        return mod.with_functions(updated)
-
-    return run
+    run = on_functions(function, PrimFunc)
+    return lambda mod: run(mod, {})
 
 
 @module_pass

@@ -47,6 +47,7 @@ class _Storages(Rewriter):
         size: PrimExpr = const(itemsize(str(info.dtype)), "int64")
         for dim in info.shape.values:
             size = Mul(dim, size)
-        made = memory.alloc_storage(ShapeExpr((simplify(size),)), *call.args[2:], "uint8")
-        storage = self.builder.emit(made.replace(span=call.span), "storage")
-        return memory.alloc_tensor(storage, PrimValue(0), *call.args[:2]).replace(span=call.span)
+        shape, dtype, device, scope = call.args
+        allocated = memory.alloc_storage(ShapeExpr((simplify(size),)), device, scope, "uint8")
+        storage = self.builder.emit(allocated.replace(span=call.span), "storage")
+        return memory.alloc_tensor(storage, PrimValue(0), shape, dtype).replace(span=call.span)

@@ -315,12 +315,10 @@ def dynamic_quantize_lstm(
     input_forget: int = 0,
 ) -> Tensor:
     """An LSTM on dequantised weights, in float32. ONNX Runtime also rounds the activations to 8 bits at each step."""
-    weights = [
-        g.emit(_dequantized(g, *parts)) for parts in ((W, W_scale, W_zero_point), (R, R_scale, R_zero_point))
-    ]
     return op.nn.lstm(
         X,
-        *weights,
+        g.emit(_dequantized(g, W, W_scale, W_zero_point)),
+        g.emit(_dequantized(g, R, R_scale, R_zero_point)),
         B,
         sequence_lens,
         initial_h,

@@ -240,9 +240,13 @@ def non_max_suppression(
 ) -> Any:
     most = max_output_boxes_per_class if max_output_boxes_per_class is not None else g.const(0, "int64")
     overlap = iou_threshold if iou_threshold is not None else g.const(0.0, "float32")
-    limits = (most, overlap) if score_threshold is None else (most, overlap, score_threshold)
     whole = op.vision.all_class_non_max_suppression(
-        boxes, scores, *(_number(g, limit) for limit in limits), center_point_box=bool(center_point_box)
+        boxes,
+        scores,
+        _number(g, most),
+        _number(g, overlap),
+        None if score_threshold is None else _number(g, score_threshold),
+        center_point_box=bool(center_point_box),
     )
     return g.parts(whole)[0]
 

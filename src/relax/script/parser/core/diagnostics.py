@@ -10,6 +10,7 @@ E1007  the source of a decorated object cannot be found
 E1008  a decorator, signature or module member that is not as it must be
 E1009  an annotation that is missing, or is no struct info
 E1010  a statement in the wrong place
+W1011  Python's print, which runs while the program is read
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ NO_SOURCE = "E1007"
 DECLARATION = "E1008"
 ANNOTATION = "E1009"
 PLACE = "E1010"
+PRINT = "W1011"
 
 _LONGEST_NAME: Final = 100
 """Longer names get no hints: comparing them takes time by the product of their lengths."""

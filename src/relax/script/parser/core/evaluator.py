@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from ....ir import (
     BaseExpr,
+    Diagnostic,
     DiagnosticContext,
     DiagnosticError,
     GlobalVar,
@@ -33,7 +34,7 @@ from ....ir import (
 from ....op.known import deferred_errors
 from ....prim import expr as prim
 from . import operators
-from .diagnostics import CALL, FORBIDDEN, KIND, POISON, SYNTAX, UNDEFINED, Poisoned, close, error, fail
+from .diagnostics import CALL, FORBIDDEN, KIND, POISON, PRINT, SYNTAX, UNDEFINED, Poisoned, close, error, fail
 from .safety import LAMBDA_STEPS, MAX_ITERATIONS, attribute, check_arithmetic, check_size
 from .scope import MISSING, Scopes
 from .source import ScriptSource
@@ -71,6 +72,9 @@ class Evaluator:
         self._table: dict[type[ast.AST], Callable[[Any], Any]] = {}
 
     # ------------------------------------------------------------------ entry, errors
+
+    print_hint: ClassVar[str] = "T.call_packed calls a packed function, which may print"
+    """The way to print when the program runs."""
 
     _active: ClassVar[threading.local] = threading.local()
 
@@ -349,6 +353,10 @@ class Evaluator:
         if isinstance(function, SpecialForm):
             return self.locate(self.guard(node, "", function.script_call, self, node), node)
         args, keywords = self.arguments(node)
+        if function is print and any(isinstance(arg, Node) for arg in args):
+            message = "print runs while the program is read, not when it runs"
+            note = Diagnostic(PRINT, message, self.span(node), hint=self.print_hint, level="warning")
+            self.diagnostics.emit(note)
         return self.locate(self.invoke(function, args, keywords, node), node)
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:

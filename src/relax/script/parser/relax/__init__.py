@@ -97,7 +97,7 @@ def __getattr__(name: builtins.str) -> Any:
 
 
 def __dir__() -> list[builtins.str]:
-    return sorted([*__all__, *operator_names()])
+    return sorted({*__all__, *operator_names()})
 
 
 register_namespace(sys.modules[__name__])

@@ -36,6 +36,8 @@ from .facts import TENSOR_FACTS, tensor_fact
 class NameReader(StatementParser):
     """The part of the parser that reads names."""
 
+    print_hint = "R.print(x) prints when the program runs"
+
     def __init__(self, task: FunctionTask) -> None:
         super().__init__(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
         self.module = task.module

@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import relax.op as op
-
 from ....op.base import class_named
 from ....op.intrinsics import Placing
-from ....op.operator import public_function, public_names
+from ....op.operator import public_function, public_names, public_spaces
 from ..core import Namespace
 from .annotations import as_vdevice
 
@@ -35,7 +33,7 @@ class OperatorNamespace(Namespace):
         self.__script_name__ = "R" + prefix.removeprefix("relax").removesuffix(".")
 
     def __dir__(self) -> list[str]:
-        return public_names(self.__prefix)
+        return [*public_names(self.__prefix), *public_spaces(self.__prefix)]
 
     def __getattr__(self, name: str) -> Any:
         return _member(self.__prefix, name)
@@ -48,8 +46,7 @@ def operator_member(name: str) -> Any:
 
 def operator_names() -> list[str]:
     """The names directly under R that are operators or namespaces of these."""
-    spaces = [name for name in dir(op) if not name.startswith("_") and public_names(f"relax.{name}.")]
-    return [*public_names("relax."), *spaces, *OLDER_NAMES]
+    return [*public_names("relax."), *public_spaces("relax."), *OLDER_NAMES]
 
 
 def _member(prefix: str, name: str) -> Any:
@@ -58,6 +55,6 @@ def _member(prefix: str, name: str) -> Any:
         if function is not None:
             places = issubclass(class_named(prefix + name) or object, Placing)
             return _placing(function) if places else function
-        if public_names(f"{prefix}{name}."):
+        if name in public_spaces(prefix):
             return OperatorNamespace(f"{prefix}{name}.")
     raise AttributeError(f"R has no operator {(prefix + name).removeprefix('relax.')!r}")

@@ -21,6 +21,7 @@ from ....expr import (
 from ....expr import const as _const
 from ....expr import convert as _convert
 from ....ir import GlobalVar, Op, RelaxExpr, StructInfo
+from ....op.arguments import FunctionLike, TupleLike
 from ....tir.stmt import PrimFunc
 from ..core import Evaluator
 from .annotations import StructInfoForm, as_struct_info
@@ -93,7 +94,9 @@ def _older(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def call_tir(func: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, **older: Any) -> Call:
+def call_tir(
+    func: FunctionLike, args: TupleLike, out_sinfo: Any = None, tir_vars: Any = None, **older: Any
+) -> Call:
     """Call a PrimFunc in destination-passing style. Text names a packed function (an older spelling)."""
     if isinstance(func, str):
         global_vars: dict[str, GlobalVar] = getattr(getattr(_parser(), "module", None), "global_vars", {})
@@ -104,13 +107,17 @@ def call_tir(func: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, 
 
 
 def call_tir_inplace(
-    func: Any, args: Any, inplace_indices: Any, out_sinfo: Any = None, tir_vars: Any = None
+    func: FunctionLike,
+    args: TupleLike,
+    inplace_indices: int | Sequence[int],
+    out_sinfo: Any = None,
+    tir_vars: Any = None,
 ) -> Call:
     """Like call_tir, but outputs reuse arguments."""
     return op.call_tir_inplace(_callee(func), args, inplace_indices, _infos(out_sinfo), tir_vars)
 
 
-def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, **older: Any) -> Call:
+def call_dps_packed(func: FunctionLike, args: TupleLike, out_sinfo: Any = None, **older: Any) -> Call:
     """Call a packed function in destination-passing style."""
     return op.call_dps_packed(func, args, _infos(out_sinfo), **_older(older))
 
@@ -124,7 +131,7 @@ def _split(args: Sequence[Any], sinfo_args: Any) -> tuple[list[Any], Any]:
     return values, infos if infos else _infos(sinfo_args)
 
 
-def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+def call_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> Call:
     """Call a packed function, which may have any effect."""
     values, infos = _split(args, sinfo_args)
     parser = _parser()
@@ -135,34 +142,36 @@ def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
     return op.call_packed(func, *values, sinfo_args=infos)
 
 
-def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+def call_pure_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> Call:
     """Call a packed function of which the caller says that it has no effect."""
     values, infos = _split(args, sinfo_args)
     return op.call_pure_packed(func, *values, sinfo_args=infos)
 
 
-def call_inplace_packed(func: Any, *args: Any, inplace_indices: Any, sinfo_args: Any = None) -> Call:
+def call_inplace_packed(
+    func: FunctionLike, *args: Any, inplace_indices: int | Sequence[int], sinfo_args: Any = None
+) -> Call:
     """Call a packed function that changes only the arguments named."""
     values, infos = _split(args, sinfo_args)
     return op.call_inplace_packed(func, *values, inplace_indices=inplace_indices, sinfo_args=infos)
 
 
-def call_builtin_with_ctx(func: Any, args: Any, *, sinfo_args: Any = None) -> Call:
+def call_builtin_with_ctx(func: FunctionLike, args: TupleLike, *, sinfo_args: Any = None) -> Call:
     """Call a builtin of the machine."""
     return op.call_builtin_with_ctx(func, args, sinfo_args=_infos(sinfo_args))
 
 
-def invoke_closure(closure: Any, args: Any, sinfo_args: Any = None) -> Call:
+def invoke_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> Call:
     """Call a closure, which may have any effect."""
     return op.invoke_closure(closure, args, _infos(sinfo_args))
 
 
-def invoke_pure_closure(closure: Any, args: Any, sinfo_args: Any = None) -> Call:
+def invoke_pure_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> Call:
     """Call a closure that has no effect."""
     return op.invoke_pure_closure(closure, args, _infos(sinfo_args))
 
 
-def make_closure(func: Any, args: Any = ()) -> Call:
+def make_closure(func: FunctionLike, args: TupleLike = ()) -> Call:
     """A closure of a function whose last parameters are given."""
     return op.make_closure(_callee(func), args)
 

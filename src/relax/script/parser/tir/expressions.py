@@ -6,6 +6,7 @@ What stands in the text is what the tree holds: the constructors named like node
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,15 @@ def _checked_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError(f"the result has dtype {made.dtype!s}, found dtype={dtype!r}; cast an operand")
         return made
 
+    return _with_dtype(build, function)
+
+
+def _with_dtype(build: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """`build`, with the signature of `function` and ``dtype=``, as `help` and editors show it."""
+    signature = inspect.signature(function)
+    dtype = inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    parameters = [*signature.parameters.values(), dtype]
+    setattr(build, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
     return build
 
 

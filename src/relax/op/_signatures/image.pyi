@@ -1,0 +1,79 @@
+"""The operators of `relax.op.image`, as editors and type checkers see them. Written by tools/make_stubs.py."""
+
+from collections.abc import Sequence
+from relax.expr import Call
+from relax.op.arguments import DTypeLike, ShapeLike, TensorLike
+from typing import Literal
+
+def affine_grid(
+    data: TensorLike,
+    size: ShapeLike,
+    align_corners: bool = True,
+    grid_layout: Literal['channels_first', 'channels_last'] | str = 'channels_first',
+) -> Call:
+    """A grid for grid_sample: `data` (N, 2, 3) or (N, 3, 4) times (x, y[, z], 1), for places of an image of `size`.
+
+    The places are spaced evenly, -1 and 1 being the centres of the first and last elements (without `align_corners`,
+    their outer edges). The vectors lie along dimension 1, or with "channels_last" along the last one. A dimension of
+    one element lies at -1, or at 0 without `align_corners`.
+    """
+
+def grid_sample(
+    data: TensorLike,
+    grid: TensorLike,
+    method: Literal['bilinear', 'nearest', 'bicubic'] | str = 'bilinear',
+    layout: str = 'NCHW',
+    padding_mode: Literal['zeros', 'border', 'reflection'] | str = 'zeros',
+    align_corners: bool = True,
+    grid_layout: Literal['channels_first', 'channels_last'] | str = 'channels_first',
+) -> Call:
+    """The data at the places of a grid: (N, C, H, W) data, or of 1 or 3 spatial dimensions, in `layout`.
+
+    The grid has a vector (x, y, z) for each place of the result, -1 and 1 being the centres of the first and last
+    elements (without `align_corners`, their outer edges). Its vectors lie along dimension 1 ("channels_first", as in
+    TVM) or the last one ("channels_last", as in ONNX and PyTorch). Outside of the data are zeros, the nearest element
+    ("border"), or the data reflected at the border.
+    """
+
+def resize(
+    data: TensorLike,
+    size: ShapeLike,
+    scales: TensorLike | None = None,
+    roi: TensorLike | None = None,
+    axes: int | Sequence[int] | None = None,
+    method: Literal['nearest_neighbor', 'linear', 'cubic'] | str = 'linear',
+    coordinate_transformation_mode: Literal['half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'tf_half_pixel_for_nn', 'align_corners', 'asymmetric', 'tf_crop_and_resize'] | str = 'half_pixel',
+    rounding_method: Literal['round', 'floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] | str = 'round',
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    antialias: bool = False,
+    out_dtype: DTypeLike | None = None,
+) -> Call:
+    """The data with each axis of `axes` (None: all) resized to its number of `size`.
+
+    Element o of an axis lies at a coordinate of the data that `coordinate_transformation_mode` says, from the scale:
+    that of `scales`, of which the size must be the rounded product with the length, or else size / length. "linear" and
+    "cubic" weigh the elements around it (with `antialias`, the wider the more the data shrink), "nearest_neighbor"
+    takes the one that `rounding_method` finds. Places outside the data are those of the border; with `cubic_exclude`
+    they do not count; in "tf_crop_and_resize", which resizes the part between the starts and the ends in `roi`, they
+    give `extrapolation_value`. Integers are rounded towards zero.
+    """
+
+def resize2d(
+    data: TensorLike,
+    size: ShapeLike,
+    roi: float | Sequence[float] | None = None,
+    layout: str = 'NCHW',
+    method: Literal['nearest_neighbor', 'linear', 'cubic'] | str = 'linear',
+    coordinate_transformation_mode: Literal['half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'tf_half_pixel_for_nn', 'align_corners', 'asymmetric', 'tf_crop_and_resize'] | str = 'half_pixel',
+    rounding_method: Literal['round', 'floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] | str = 'round',
+    cubic_alpha: float = -0.5,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    out_dtype: DTypeLike | None = None,
+) -> Call:
+    """Images in `layout` resized to the height and width in `size`; the attributes are those of `image.resize`.
+
+    `roi` is (top, left, bottom, right), for "tf_crop_and_resize".
+    """

@@ -1,0 +1,28 @@
+"""The operators of `relax.op.memory`, as editors and type checkers see them. Written by tools/make_stubs.py."""
+
+from relax.expr import Call
+from relax.ir.expr import RelaxExpr
+from relax.op.storage import DTypeLike, ScalarLike, ShapeLike
+from typing import Any
+
+def alloc_storage(
+    size: ShapeLike,
+    virtual_device_index: ScalarLike = 0,
+    storage_scope: RelaxExpr | str = 'global',
+    dtype: RelaxExpr | DTypeLike = 'uint8',
+) -> Call:
+    """Memory of so many bytes, to be cut into tensors."""
+
+def alloc_tensor(
+    storage: RelaxExpr,
+    offset: ScalarLike,
+    shape: ShapeLike,
+    dtype: RelaxExpr | DTypeLike,
+) -> Call:
+    """A tensor in a storage, `offset` bytes from its start."""
+
+def kill_storage(storage: Any) -> Call:
+    """A storage is not used after this."""
+
+def kill_tensor(tensor: Any) -> Call:
+    """A tensor is not used after this."""
