@@ -120,7 +120,7 @@ class Reader:
         return count
 
     def nested(self, read: Callable[[Reader], _T]) -> _T:
-        """What `read` takes, one level deeper. Raises ExecutableError where values nest too deeply."""
+        """The value that `read` takes, one level deeper. Raises ExecutableError where values nest too deeply."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise self.fail("values are nested too deeply")

@@ -101,7 +101,11 @@ class _Defunctionalizer(TypeMutator):
             params += body.params
             body, result = body.body, cast(FuncType, result).ret_type
         return Function(
-            [self._var(p) for p in params], self._expr(body), self._data(result), attrs=attrs, span=function.span
+            [self._var(p) for p in params],
+            self._expr(body),
+            self._data(result),
+            attrs=attrs,
+            span=function.span,
         )
 
     def _var(self, var: Var) -> Var:
