@@ -1,11 +1,11 @@
-"""The operator reference: a table of all operators, and a page for each group of them.
+"""The operator reference: a table of all operators, and a page for each of them.
 
 Everything is read off the package: signatures and descriptions from the operator classes, examples from the sample
 calls of the tests (`tests/op/cases_*.py`), the result of an example and the accepted element types from the operator's
 inference. `names.py` has the names of TVM and ONNX.
 
     table()     what docs/reference/operators.md shows: a row for each operator
-    pages()     {"operators/nn.md": …, …}: Markdown by path, a section for each operator
+    pages()     {"operators/nn.softmax.md": …, …}: Markdown by path
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from op_harness import Case, variant  # noqa: E402
 
 FAMILIES = {
     "float": ("float32", "float64", "float16", "bfloat16"),
-    "float8": ("float8_e4m3fn", "float8_e5m2"),
+    "float8": "float8_e5m2",
     "int": ("int8", "int16", "int32", "int64"),
     "uint": ("uint8", "uint16", "uint32", "uint64"),
     "bool": ("bool",),
@@ -47,7 +47,6 @@ FAMILIES = {
 """Element types that the pages name together."""
 
 GROUPS = {
-    "": "Tensors",
     "nn": "Neural networks",
     "image": "Images",
     "vision": "Detection",
@@ -60,30 +59,30 @@ GROUPS = {
     "vm": "The virtual machine",
     "builtin": "Builtins",
 }
-"""The namespaces of operators, each a page with this title."""
+"""The titles of the groups, by namespace."""
 
 SPLIT = {
-    "binary": ("arithmetic", "Arithmetic and comparison"),
-    "ternary": ("arithmetic", "Arithmetic and comparison"),
-    "saturating": ("arithmetic", "Arithmetic and comparison"),
-    "unary": ("functions", "Functions of one tensor"),
-    "statistical": ("reductions", "Reductions and scans"),
-    "sorting": ("reductions", "Reductions and scans"),
-    "sets": ("reductions", "Reductions and scans"),
-    "contraction": ("products", "Products and linear algebra"),
-    "linear_algebra": ("products", "Products and linear algebra"),
-    "matrices": ("products", "Products and linear algebra"),
-    "gather": ("indexing", "Indexing and selection"),
-    "scatter": ("indexing", "Indexing and selection"),
-    "selection": ("indexing", "Indexing and selection"),
-    "recurrent": ("recurrent", "Recurrent networks"),
-    "qdq": ("quantization", "Quantization"),
-    "intrinsics": ("calls", "Calls and intrinsics"),
-    "tir_calls": ("calls", "Calls and intrinsics"),
-    "te_call": ("calls", "Calls and intrinsics"),
-    "inspect": ("inspect", GROUPS["inspect"]),
+    "binary": "Arithmetic and comparison",
+    "ternary": "Arithmetic and comparison",
+    "saturating": "Arithmetic and comparison",
+    "unary": "Functions of one tensor",
+    "statistical": "Reductions and scans",
+    "sorting": "Reductions and scans",
+    "sets": "Reductions and scans",
+    "contraction": "Products and linear algebra",
+    "linear_algebra": "Products and linear algebra",
+    "matrices": "Products and linear algebra",
+    "gather": "Indexing and selection",
+    "scatter": "Indexing and selection",
+    "selection": "Indexing and selection",
+    "recurrent": "Recurrent networks",
+    "qdq": "Quantization",
+    "intrinsics": "Calls and intrinsics",
+    "tir_calls": "Calls and intrinsics",
+    "te_call": "Calls and intrinsics",
+    "inspect": GROUPS["inspect"],
 }
-"""The operators without a namespace are too many for a page: by the module of their class."""
+"""The titles of the groups of operators without a namespace, by the module of their class."""
 
 @dataclass(frozen=True)
 class Entry:
@@ -91,9 +90,7 @@ class Entry:
 
     name: str
     """As in TVMScript, without the ``R.``: ``nn.softmax``."""
-    page: str
-    title: str
-    """The title of its page."""
+    group: str
     signature: str
     description: str
     dtypes: tuple[str, ...]
@@ -113,14 +110,9 @@ class Entry:
         return re.split(r"(?<=\.)\s", first)[0]
 
     @property
-    def link(self) -> str:
-        """The address of its section, from docs/reference."""
-        return f"operators/{self.page}.md#{anchor(self.name)}"
-
-
-def anchor(name: str) -> str:
-    """The anchor of an operator's section."""
-    return "r" + name.replace(".", "")
+    def path(self) -> str:
+        """The address of its page, from docs/reference."""
+        return f"operators/{self.name}.md"
 
 
 @functools.cache
@@ -136,12 +128,10 @@ def entries() -> tuple[Entry, ...]:
 def _entry(name: str) -> Entry:
     function = public_function(f"relax.{name}")
     assert function is not None
-    page, title = _page(name, function)
     cases = _cases().get(f"relax.{name}", [])
     return Entry(
         name,
-        page,
-        title,
+        _group_of(name, function),
         f"R.{name}{_signature(function)}",
         inspect.cleandoc(function.__doc__ or ""),
         _dtypes(cases),
@@ -150,11 +140,10 @@ def _entry(name: str) -> Entry:
     )
 
 
-def _page(name: str, function: Callable[..., Any]) -> tuple[str, str]:
+def _group_of(name: str, function: Callable[..., Any]) -> str:
     space = name.rpartition(".")[0]
-    if space:
-        return space, GROUPS[space]
-    return SPLIT.get(function.__module__.rpartition(".")[2], ("shapes", "Shapes, creation and conversion"))
+    module = function.__module__.rpartition(".")[2]
+    return GROUPS[space] if space else SPLIT.get(module, "Shapes, creation and conversion")
 
 
 def _signature(function: Callable[..., Any]) -> str:
@@ -300,44 +289,62 @@ def _accepts(call: Call, dtype: str) -> bool:
 # --------------------------------------------------------------------------------------- pages
 
 
-def pages() -> dict[str, str]:
-    """The pages, by their path in docs/reference."""
-    groups: dict[str, list[Entry]] = {}
+def groups() -> dict[str, list[Entry]]:
+    """The operators by the title of their group; the greatest group first, as it is looked for most."""
+    found: dict[str, list[Entry]] = {}
     for entry in entries():
-        groups.setdefault(entry.page, []).append(entry)
-    by_title = sorted(groups.items(), key=lambda item: item[1][0].title)
-    return {f"operators/{page}.md": _group(members) for page, members in by_title}
+        found.setdefault(entry.group, []).append(entry)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def pages() -> dict[str, str]:
+    """A page for each operator, by its path in docs/reference."""
+    return {entry.path: _page(entry) for entry in entries()}
 
 
 def table() -> str:
-    """The families of element types, and a row for each operator: what docs/reference/operators.md shows."""
+    """The families of element types, and a table for each group: what docs/reference/operators.md shows."""
     families = "\n".join(f"* **{name}**: {', '.join(dtypes)}" for name, dtypes in FAMILIES.items())
-    rows = "\n".join(
-        f"| [`{e.name}`]({e.link}) | {_cell(e.summary)} | {', '.join(e.dtypes) or '–'} | "
+    return "\n\n".join([families, *(_group(title, members) for title, members in groups().items())])
+
+
+def anchor(title: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w ]", "", title.lower()).replace(" ", "-")
+
+
+def _group(title: str, members: list[Entry]) -> str:
+    head = f"## {title}\n\n| operator | computes | elements | in TVM | ONNX |\n|---|---|---|---|---|"
+    rows = [
+        f"| [`{e.name}`]({e.path}) | {_cell(e.summary)} | {', '.join(e.dtypes) or '–'} | "
         f"{'yes' if e.in_tvm else 'no'} | {', '.join(e.onnx) or '–'} |"
-        for e in entries()
-    )
-    return f"{families}\n\n| operator | computes | elements | in TVM | ONNX |\n|---|---|---|---|---|\n{rows}"
+        for e in members
+    ]
+    return "\n".join([head, *rows])
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _group(members: list[Entry]) -> str:
-    title = members[0].title
-    names = ", ".join(f"[`{e.name}`](#{anchor(e.name)})" for e in members)
-    intro = f"# {title}\n\nOperators of this group: {names}. [Operators](../operators.md) lists all of them."
-    return "\n\n".join([intro, *map(_section, members)]) + "\n"
-
-
-def _section(entry: Entry) -> str:
-    parts = [f"## R.{entry.name}", f"```python no-run\n{entry.signature}\n```", entry.description]
-    if entry.dtypes:
-        parts.append(f"Elements: {', '.join(entry.dtypes)}.")
+def _page(entry: Entry) -> str:
+    # A search for a name also finds the names that begin with it; the shorter one is meant more often.
+    boost = f"---\nsearch:\n  boost: {max(2.0, 40 / len(entry.name)):.1f}\n---"
     tvm = "TVM has an operator of this name." if entry.in_tvm else "TVM has no operator of this name."
-    parts.append(f"{tvm} ONNX: {', '.join(entry.onnx)}." if entry.onnx else tvm)
-    if entry.example:
-        parts.append(f"```python no-run\n{entry.example}\n```")
-    return "\n\n".join(part for part in parts if part)
-
+    facts = [
+        f"* Group: [{entry.group}](../operators.md#{anchor(entry.group)})",
+        f"* Element types: {', '.join(entry.dtypes)}" if entry.dtypes else "",
+        f"* {tvm}",
+        f"* ONNX: {', '.join(entry.onnx)}" if entry.onnx else "",
+    ]
+    parts = [
+        boost,
+        f"# R.{entry.name}",
+        f"```python no-run\n{entry.signature}\n```",
+        entry.description,
+        "\n".join(fact for fact in facts if fact),
+        f"A call, and what is derived of its result:\n\n```python no-run\n{entry.example}\n```"
+        if entry.example
+        else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
