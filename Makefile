@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-onnx coverage others fuzz bench bench-kernels check format clean
+.PHONY: help venv docs demo test test-slow test-onnx coverage others fuzz bench bench-kernels check format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
 	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
+	@echo "make docs     build the documentation as a site, into site/; a link that leads nowhere fails it"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
 	@echo "make clean    remove .venv and what tools left behind"
@@ -81,10 +82,14 @@ check: $(VENV)/.installed-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache --no-logo  # its cache keeps verdicts that a moved module has made wrong
 
+# The warning it leaves out is about MkDocs 2, which is not used.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find src tests examples tools -name __pycache__ -type d -prune -exec rm -rf {} +

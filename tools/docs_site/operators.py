@@ -38,7 +38,7 @@ from op_harness import Case, variant  # noqa: E402
 
 FAMILIES = {
     "float": ("float32", "float64", "float16", "bfloat16"),
-    "float8": "float8_e5m2",
+    "float8": ("float8_e4m3fn", "float8_e5m2"),
     "int": ("int8", "int16", "int32", "int64"),
     "uint": ("uint8", "uint16", "uint32", "uint64"),
     "bool": ("bool",),
@@ -132,7 +132,7 @@ def _entry(name: str) -> Entry:
     return Entry(
         name,
         _group_of(name, function),
-        f"R.{name}{_signature(function)}",
+        signature_text(f"R.{name}", function),
         inspect.cleandoc(function.__doc__ or ""),
         _dtypes(cases),
         _example(name, cases),
@@ -146,11 +146,22 @@ def _group_of(name: str, function: Callable[..., Any]) -> str:
     return GROUPS[space] if space else SPLIT.get(module, "Shapes, creation and conversion")
 
 
-def _signature(function: Callable[..., Any]) -> str:
-    """The parameters with their defaults; annotations of functions written by hand are left out."""
+def signature_text(name: str, function: Callable[..., Any]) -> str:
+    """The parameters of a function with their defaults, without annotations; one a line where they are many."""
     signature = inspect.signature(function)
     parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
+    text = f"{name}{signature.replace(parameters=parameters, return_annotation=signature.empty)}"
+    if len(text) <= LINE:
+        return text
+    keyword_only = [p.kind is p.KEYWORD_ONLY for p in parameters]
+    lines = [f"    {p},\n" for p in parameters]
+    if True in keyword_only:
+        lines.insert(keyword_only.index(True), "    *,\n")
+    return f"{name}(\n{''.join(lines)})"
+
+
+LINE = 88
+"""The width of code on the site."""
 
 
 # ------------------------------------------------------------------------------ sample calls
@@ -170,13 +181,13 @@ def _cases() -> dict[str, list[Case]]:
 def _usual(cases: list[Case]) -> list[Case]:
     """The cases with those first that read best: float32, few dimensions but some, no empty ones."""
 
-    def rank(case: Case) -> tuple[bool, bool, int]:
+    def rank(case: Case) -> tuple[bool, bool, bool, int]:
         flat = [x for value in case.operands for x in (value if isinstance(value, list) else [value])]
         arrays = [x for x in flat if hasattr(x, "shape")]
         first = arrays[0] if arrays else None
         usual = first is not None and first.dtype.name == "float32"
         plain = bool(arrays) and all(x.ndim > 0 and 0 < min(x.shape) and max(x.shape) < 10 for x in arrays)
-        return (not plain, not usual, len(case.attrs))
+        return (not plain, not usual, plain and arrays[0].size < 4, len(case.attrs))
 
     return sorted(cases, key=rank)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from docs_site.operators import signature_text
 from relax import transform
 from relax.ir.transform import Pass
 
@@ -27,16 +28,9 @@ BASES = (transform.DataflowBlockPass, transform.FunctionPass, transform.ModulePa
 
 
 def _section(name: str, make: Any) -> str:
-    module = inspect.getmodule(make)
-    described = inspect.cleandoc(getattr(module, "__doc__", None) or "")
-    parts = [f"## {name}", f"```python no-run\nrelax.transform.{name}{_signature(make)}\n```"]
-    own = inspect.cleandoc(make.__doc__ or "").removesuffix("; see the module's docstring.")
+    described = inspect.cleandoc(getattr(inspect.getmodule(make), "__doc__", None) or "")
+    own = inspect.cleandoc(make.__doc__ or "").replace("; see the module's docstring", "")
+    parts = [f"## {name}", f"```python no-run\n{signature_text(f'relax.transform.{name}', make)}\n```"]
     parts += [own] if own else []
     parts += [f"```text\n{described}\n```"] if described and described != own else []
     return "\n\n".join(parts)
-
-
-def _signature(make: Any) -> str:
-    signature = inspect.signature(make)
-    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
