@@ -13,11 +13,12 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from docs_site import notebooks, operators, passes  # noqa: E402
+from docs_site import notebooks, operators, passes
 
 FENCE = re.compile(r"^(?P<indent> *)```python(?P<words>( [\w-]+)+)$", re.MULTILINE)
 FILLED: dict[str, Callable[[], str]] = {"operators": operators.table, "passes": passes.sections}
 """What stands in the place of a comment ``<!-- operators: … -->`` of a page."""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is generated: the pages of operators, and a page for each notebook."""

@@ -24,7 +24,6 @@ from docs_site.names import ONNX, TVM
 from relax import tir
 from relax.expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
 from relax.info.text import struct_info_text
-from relax.ir import Op
 from relax.op import infer_call
 from relax.op.operator import public_function, public_names
 from relax.struct_info import TensorStructInfo
@@ -83,6 +82,7 @@ SPLIT = {
     "inspect": GROUPS["inspect"],
 }
 """The titles of the groups of operators without a namespace, by the module of their class."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -210,7 +210,9 @@ def _named(call: Call) -> Call:
     for name, arg in zip(names, call.args, strict=True):
         many = isinstance(arg, Tuple) or names.count(name) > 1
         fields = [
-            Var(f"{name}_{i + len(args)}" if many else name, leaf.struct_info_) if isinstance(leaf, Var) else leaf
+            Var(f"{name}_{i + len(args)}" if many else name, leaf.struct_info_)
+            if isinstance(leaf, Var)
+            else leaf
             for i, leaf in enumerate(arg.fields if isinstance(arg, Tuple) else (arg,))
         ]
         args.append(Tuple(fields) if isinstance(arg, Tuple) else fields[0])
@@ -270,9 +272,7 @@ def _value(value: Any) -> str:
 def _dtypes(cases: list[Case]) -> tuple[str, ...]:
     """The families of which inference accepts a member, in a sample call whose tensors of the first one's dtype get it."""
     calls = [variant(case, symbolic=False).call for case in _usual(cases)[:6]]
-    accepted = [
-        family for family, members in FAMILIES.items() if any(_accepts(c, members[0]) for c in calls)
-    ]
+    accepted = [family for family, members in FAMILIES.items() if any(_accepts(c, members[0]) for c in calls)]
     return tuple(accepted)
 
 

@@ -109,9 +109,9 @@ def bisect(
     Returns
     -------
     Bisection
-        The steps, and the first that differs (`guilty`). Compared are result, error, what arguments hold afterwards, what
-        is printed, and the calls of packed functions the program makes for their effects. An error that comes out of
-        a dataflow block may vanish, so then nothing can be compared; the note of the report says so.
+        The steps, and the first that differs (`guilty`). Compared are result, error, what arguments hold afterwards,
+        what is printed, and the calls of packed functions the program makes for their effects. An error that comes
+        out of a dataflow block may vanish, so then nothing can be compared; the note of the report says so.
 
     Raises
     ------
