@@ -168,7 +168,7 @@ def test_the_page_of_an_operator(entries):
         "```python no-run\nR.nn.softmax(data, axis=-1)\n```\n\n"
         f"{inspect.cleandoc(relax.op.nn.softmax.__doc__)}\n\n"
         "* Group: [Neural networks](../operators.md#neural-networks)\n"
-        "* Element types: float, float8\n"
+        "* Element types: float, float8, float4\n"
         "* TVM has an operator of this name.\n"
         "* ONNX: Softmax\n\n"
         "A call, and what is derived of its result:\n\n"
@@ -180,8 +180,8 @@ def test_the_page_of_an_operator(entries):
 
 
 def test_element_types_are_those_that_inference_accepts(entries):
-    assert entries["exp"].dtypes == ("float", "float8")
-    assert entries["bitwise_and"].dtypes == ("int", "uint", "bool", "2- and 4-bit")
+    assert entries["exp"].dtypes == ("float", "float8", "float4")
+    assert entries["bitwise_and"].dtypes == ("int", "uint", "bool", "narrow int")
     assert "bool" in entries["concat"].dtypes
 
 

@@ -38,10 +38,11 @@ from op_harness import Case, variant  # noqa: E402
 FAMILIES = {
     "float": ("float32", "float64", "float16", "bfloat16"),
     "float8": ("float8_e4m3fn", "float8_e5m2"),
+    "float4": ("float4_e2m1fn",),
     "int": ("int8", "int16", "int32", "int64"),
     "uint": ("uint8", "uint16", "uint32", "uint64"),
     "bool": ("bool",),
-    "2- and 4-bit": ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"),
+    "narrow int": ("int4", "uint4", "int2", "uint2"),
 }
 """Element types that the pages name together."""
 
@@ -94,7 +95,7 @@ class Entry:
     signature: str
     description: str
     dtypes: tuple[str, ...]
-    """Families of element types that its tensors may have; empty if it has no sample call."""
+    """Element types that its tensors may have, and families of them; empty if it has no sample call."""
     example: str
     onnx: tuple[str, ...]
 
@@ -270,10 +271,16 @@ def _value(value: Any) -> str:
 
 
 def _dtypes(cases: list[Case]) -> tuple[str, ...]:
-    """The families of which inference accepts a member, in a sample call whose tensors of the first one's dtype get it."""
-    calls = [variant(case, symbolic=False).call for case in _usual(cases)[:6]]
-    accepted = [family for family, members in FAMILIES.items() if any(_accepts(c, members[0]) for c in calls)]
-    return tuple(accepted)
+    """The element types that inference accepts; those of a whole family by its name.
+
+    Tried are a few sample calls: the tensors that have the first one's type get the other one.
+    """
+    calls = [variant(case, symbolic=False).call for case in _usual(cases)[:4]]
+    names: list[str] = []
+    for family, members in FAMILIES.items():
+        accepted = [dtype for dtype in members if any(_accepts(call, dtype) for call in calls)]
+        names += [family] if len(accepted) == len(members) else accepted
+    return tuple(names)
 
 
 def _accepts(call: Call, dtype: str) -> bool:
