@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-onnx coverage others fuzz bench bench-kernels check stubs format clean
+.PHONY: help venv docs demo test test-slow test-onnx coverage others fuzz bench bench-kernels check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
 	@echo "make check    lint, check formatting, types (of the examples too), stubs and the order of the rooms"
 	@echo "make stubs    write the stubs that editors read anew, as after a change of operators"
+	@echo "make docs     build the documentation as a site, into site/; a link that leads nowhere fails it"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
 	@echo "make clean    remove .venv and what tools left behind"
@@ -87,10 +88,14 @@ check: $(VENV)/.installed-dev
 stubs: $(VENV)/.installed-test
 	$(BIN)/python tools/make_stubs.py
 
+# The warning it leaves out is about MkDocs 2, which is not used.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find src tests examples tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,8 @@
 ``import relax`` loads nothing yet, so that the command `relax --help` answers at once. The first use of a name of the
 runtime (`relax.VirtualMachine`, …) loads the runtime only, so that a deployed model does without the compiler; the
 first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those names are listed in
-`relax._api`.
+`relax._api`. The distribution relax-runtime has this file and `relax.runtime` only; there, those names raise an error
+that says what to install.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ if not TYPE_CHECKING:  # type checkers report names that are none of the above
         # A room by itself (`from .. import topi`) must not load the rooms above it.
         if importlib.util.find_spec(f"relax.{name}") is not None:
             return importlib.import_module(f"relax.{name}")
+        if importlib.util.find_spec("relax._api") is None:
+            raise _without_compiler(name)
         value = getattr(importlib.import_module("relax._api"), name, None)
         if value is None:
             raise AttributeError(f"module 'relax' has no attribute {name!r}")
@@ -75,5 +78,22 @@ if not TYPE_CHECKING:  # type checkers report names that are none of the above
         return value
 
 
+def _without_compiler(name: str) -> Exception:
+    """The error for a name that is not of the runtime, where only the runtime is installed.
+
+    An ImportError says so even to ``from relax import build``. Names that tools look for begin with an underscore.
+    """
+    if name.startswith("_"):
+        return AttributeError(f"module 'relax' has no attribute {name!r}")
+    return ModuleNotFoundError(
+        f"relax.{name} belongs to the compiler, and only its runtime is installed here (relax-runtime). "
+        "Compile on a machine with the package relax, or install it in place of the runtime: "
+        "pip uninstall relax-runtime; pip install relax",
+        name=f"relax.{name}",
+    )
+
+
 def __dir__() -> list[str]:
+    if importlib.util.find_spec("relax._api") is None:
+        return sorted({*__all__, "__version__"})
     return sorted({*__all__, "__version__", *importlib.import_module("relax._api").__all__})

@@ -107,8 +107,20 @@ class BlockBuilder(Normalizer):
     ) -> Generator[None]:
         """Build a function: emit its bindings inside, and its result with `emit_func_output`.
 
-        A function is an entry point unless `private`. Its parameters may also be given to `emit_func_output`. One
-        begun inside another is a function of the module too, and sees nothing of the one around it.
+        A function begun inside another is a function of the module too, and sees nothing of the one around it.
+
+        Parameters
+        ----------
+        name
+            The name of the function in the module.
+        params
+            Its parameters; they may also be given to `emit_func_output`.
+        attrs
+            Its attributes.
+        private
+            True if it is no entry point.
+        pure
+            False if it has effects.
         """
         if self._open is None:
             with self._function(name, params, attrs, private, pure):
@@ -190,7 +202,25 @@ class BlockBuilder(Normalizer):
             self.open_frame(False)
 
     def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
-        """Finish the open function with its result, and add it to the module; its GlobalVar."""
+        """Finish the open function with its result, and add it to the module.
+
+        Parameters
+        ----------
+        output
+            The result: an expression, a number, or a tuple of them.
+        params
+            The parameters, if `function` did not get them.
+
+        Returns
+        -------
+        GlobalVar
+            The name of the function in the module.
+
+        Raises
+        ------
+        RuntimeError
+            Outside of a function, inside a dataflow block, or if the function has a result already.
+        """
         opened = self._require_function("emit_func_output")
         if opened.finished:
             raise RuntimeError(f"BlockBuilder: function {opened.name!r} has a result already")
@@ -237,11 +267,47 @@ class BlockBuilder(Normalizer):
     # -- bindings
 
     def emit(self, expr: Any, name_hint: str = "") -> Var:
-        """Bind an expression to a new variable of the open block; that variable."""
+        """Bind an expression to a new variable of the open block.
+
+        Parameters
+        ----------
+        expr
+            The expression; a nested one is bound part by part.
+        name_hint
+            A name for the variable.
+
+        Returns
+        -------
+        Var
+            The variable, with struct info.
+
+        Raises
+        ------
+        DiagnosticError
+            If the operands do not fit; it points at the line that calls `emit`.
+        """
         return self._emit(expr, name_hint, output=False)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
-        """Bind a result of the open dataflow block, visible after it."""
+        """Bind a result of the open dataflow block, visible after it.
+
+        Parameters
+        ----------
+        output
+            The expression.
+        name_hint
+            A name for the variable.
+
+        Returns
+        -------
+        Var
+            The variable.
+
+        Raises
+        ------
+        RuntimeError
+            Outside a dataflow block.
+        """
         if not self.in_dataflow:
             raise RuntimeError(
                 "BlockBuilder: emit_output outside a dataflow block; write it inside `with bb.dataflow():`"
@@ -263,7 +329,22 @@ class BlockBuilder(Normalizer):
         return var
 
     def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
-        """Bind a check that a value is as described; it binds the new shape variables of the description."""
+        """Bind a check that a value is as described; it binds the new shape variables of the description.
+
+        Parameters
+        ----------
+        value
+            The value.
+        struct_info
+            What it is said to be, such as ``R.Tensor((n, 4), "float32")``.
+        name_hint
+            A name for the variable.
+
+        Returns
+        -------
+        Var
+            The value under a name whose struct info is `struct_info`.
+        """
         self._require_block("match_cast")
         source = convert(value)
         span = source.span or user_span(_FILE)
@@ -294,7 +375,24 @@ class BlockBuilder(Normalizer):
         primfunc_attrs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Call:
-        """A call_tir of a function over tensor expressions; its PrimFunc is added to the module (see te_call)."""
+        """A call_tir of a function over tensor expressions; its PrimFunc is added to the module (see te_call).
+
+        Parameters
+        ----------
+        func
+            A function from te.Tensors to a te.Tensor, or a list of them, as those of `relax.topi`.
+        args, kwargs
+            Its arguments: expressions become te.Tensors.
+        primfunc_name_hint
+            A name for the PrimFunc; that of `func` by default.
+        primfunc_attrs
+            Attributes of the PrimFunc.
+
+        Returns
+        -------
+        Call
+            The call, to be emitted.
+        """
         return call_te(self, func, args, kwargs, primfunc_name_hint, primfunc_attrs)
 
     def emit_te(
@@ -371,6 +469,18 @@ class BlockBuilder(Normalizer):
         """Add a function to the module under a name made unique; a function equal to one there is that one.
 
         A function visible from outside is so under its new name (rule 13).
+
+        Parameters
+        ----------
+        func
+            The function.
+        func_name
+            The name wished for.
+
+        Returns
+        -------
+        GlobalVar
+            The name it has.
         """
         table = self._hashes(type(func))
         known = self._equal_function(func, quick_hash(func))

@@ -1,8 +1,18 @@
-"""Makes `documents` and `both_modes` importable by the tests of this folder."""
+"""Makes `documents` and `both_modes` importable by the tests of this folder; documents leave no pipelines behind."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pytest
+
+from relax.transform import pipeline
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def registered_pipelines(monkeypatch):
+    """The pipelines that a document registers are forgotten after it: messages list all there are."""
+    monkeypatch.setattr(pipeline, "_PIPELINES", dict(pipeline._PIPELINES))

@@ -21,9 +21,31 @@ def interpret(mod: IRModule, func_name: str = "main", *args: Any, **kwargs: Any)
     well-formed one, in normal form or not, before or after any pass that keeps it a Relax program; nothing of it is
     compiled. It is slow, and is meant to be compared with.
 
-    Raises DiagnosticError for a module that is not well-formed, cannot be derived, or uses again what it changed in
-    place; AttributeError if there is no such entry point; and otherwise what the program raises: TypeError and
-    ValueError for values that do not match their annotations, AssertionError, IndexError, ZeroDivisionError, …
+    Parameters
+    ----------
+    mod
+        The program.
+    func_name
+        The entry point.
+    args
+        Its arguments.
+    kwargs
+        Arguments by name.
+
+    Returns
+    -------
+    Any
+        The result of the entry point: an NDArray, number, shape, tuple or function.
+
+    Raises
+    ------
+    DiagnosticError
+        If the module is not well-formed, cannot be derived, or uses again what it changed in place.
+    AttributeError
+        If there is no such entry point.
+    Exception
+        What the program raises: TypeError and ValueError for values that do not match their annotations,
+        AssertionError, IndexError, ZeroDivisionError, …
     """
     assert_well_formed(mod, check_struct_info=False)
     # For their complaints: what is evaluated is the program as it stands.

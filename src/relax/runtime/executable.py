@@ -261,7 +261,13 @@ class Executable:
             raise ExecutableError(f"cannot load {name}: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the executable to a file. A file that is there already is replaced at once or not at all."""
+        """Write the executable to a file. A file that is there already is replaced at once or not at all.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
@@ -275,9 +281,20 @@ class Executable:
     ) -> None:
         """Write a shared library with the compiled functions, which programs in C, C++ and Rust call without Python.
 
-        `linker` is the command that links, by default one that is here (`relax.runtime.system_linker`). Of an
-        executable without compiled functions the file is that of `save`. `load` and `relax.runtime.load_module` read
-        either. Raises ExecutableError for a program that needs Python, and if the linker fails.
+        Of an executable without compiled functions the file is that of `save`. `load` and `relax.runtime.load_module`
+        read either.
+
+        Parameters
+        ----------
+        file_name
+            The file.
+        linker
+            The command that links, by default one that is here (`relax.runtime.system_linker`).
+
+        Raises
+        ------
+        ExecutableError
+            For a program that needs Python, and if the linker fails.
         """
         if not self.program.compiled:
             self.save(file_name)
@@ -295,12 +312,44 @@ class Executable:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Executable:
-        """Read an executable from a file; ExecutableError says what is wrong with it."""
+        """Read an executable from a file.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Executable
+            The executable.
+
+        Raises
+        ------
+        ExecutableError
+            If it is no executable, is broken, or cannot run on this machine; the message says which.
+        """
         return cls.from_bytes(Path(path).read_bytes(), str(path))
 
 
 def load_executable(path: str | os.PathLike[str]) -> Executable:
-    """Read an executable that ``Executable.save`` wrote."""
+    """Read an executable that ``Executable.save`` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Executable
+        The executable.
+
+    Raises
+    ------
+    ExecutableError
+        If it is no executable, is broken, or cannot run on this machine.
+    """
     return Executable.load(path)
 
 

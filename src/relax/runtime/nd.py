@@ -205,7 +205,22 @@ class NDArray:
 
 
 def empty(shape: Sequence[int] | int, dtype: object = "float32", device: Device | None = None) -> NDArray:
-    """A tensor with unspecified contents, aligned to 64 bytes, on a device of the host."""
+    """A tensor with unspecified contents, aligned to 64 bytes.
+
+    Parameters
+    ----------
+    shape
+        Its sizes.
+    dtype
+        Its element type.
+    device
+        A device of the host.
+
+    Returns
+    -------
+    NDArray
+        The tensor.
+    """
     if device is not None:
         require_host(device, "empty")
     dims = (shape,) if isinstance(shape, int) else shape
@@ -213,10 +228,28 @@ def empty(shape: Sequence[int] | int, dtype: object = "float32", device: Device 
 
 
 def array(source: object, device: Device | None = None, dtype: object = None) -> NDArray:
-    """A fresh tensor with the contents of `source`: numbers, lists, NumPy, DLPack producers, NDArray.
+    """A fresh tensor with the contents of `source`.
 
     The contents are copied, so that later changes of `source` do not show; ``from_dlpack`` shares instead.
-    `device` is one of the host's: ``relax.cpu()``, ``relax.cpu(1)``, … .
+
+    Parameters
+    ----------
+    source
+        Numbers, lists, NumPy arrays, DLPack producers such as torch tensors, NDArray.
+    device
+        One of the host's: ``relax.cpu()``, ``relax.cpu(1)``, … .
+    dtype
+        The element type, by default that of `source`.
+
+    Returns
+    -------
+    NDArray
+        The tensor.
+
+    Raises
+    ------
+    ValueError
+        If `device` is not the host.
     """
     if device is not None:
         require_host(device, "array")
@@ -235,7 +268,18 @@ def _restored(value: Array, index: int) -> NDArray:
 
 
 def from_dlpack(source: Any) -> NDArray:
-    """A tensor sharing the memory of a DLPack producer: NumPy (read-only ones are copied), PyTorch, …"""
+    """A tensor sharing the memory of a DLPack producer.
+
+    Parameters
+    ----------
+    source
+        A NumPy array (a read-only one is copied), a torch tensor, anything with ``__dlpack__``.
+
+    Returns
+    -------
+    NDArray
+        The tensor.
+    """
     if isinstance(source, NDArray):
         return source
     if is_ndarray(source):

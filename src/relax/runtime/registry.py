@@ -36,7 +36,21 @@ def register_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
             b[:] = np.tile(a.numpy(), (1, 2))
 
     Tensors arrive as ``relax.nd.NDArray``, tuples as tuples, functions as callables. What is returned may
-    hold those, NumPy arrays or DLPack tensors. Raises ValueError if the name is taken and not `override`.
+    hold those, NumPy arrays or DLPack tensors.
+
+    Parameters
+    ----------
+    func_name
+        The name; a function by itself is registered under its own.
+    f
+        The function; without it, a decorator is returned.
+    override
+        True replaces a function of that name.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken and not `override`.
     """
     if callable(func_name):
         return register_func(func_name.__name__, func_name, override)
@@ -66,7 +80,23 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """The packed function registered under a name, callable with Python values.
 
     The machine's own functions (``vm.builtin.…``, ``relax.run.…``) are found as well.
-    Raises ValueError if there is none; with `allow_missing` the answer is then None.
+
+    Parameters
+    ----------
+    name
+        The name.
+    allow_missing
+        True gives None where there is none.
+
+    Returns
+    -------
+    PackedFunc | None
+        The function.
+
+    Raises
+    ------
+    ValueError
+        If there is none and not `allow_missing`.
     """
     function = tvm_ffi.get_global_func(name, True)
     if function is None and name in BUILTINS:

@@ -220,9 +220,18 @@ class VirtualMachine:
     def save_function(
         self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
     ) -> None:
-        """Keep a call: ``vm[saved_name]()`` runs `func_name` with these arguments.
+        """Keep a call: ``vm[saved_name]()`` runs `func_name` with these arguments, which are converted once, now.
 
-        Arguments are converted once, now. Without `include_return` the saved function returns None.
+        Parameters
+        ----------
+        func_name
+            The function to call.
+        saved_name
+            The name of the kept call, which must be new.
+        args, kwargs
+            The arguments.
+        include_return
+            False makes the kept call return None.
         """
         if saved_name in self:
             raise ValueError(f"save_function: there is a function {saved_name!r} already")
@@ -287,6 +296,26 @@ class VirtualMachine:
         """A function that, called with arguments of `func_name`, runs it `repeat` times `number` times.
 
         The conversion of the arguments and of the result is not measured.
+
+        Parameters
+        ----------
+        func_name
+            The function to measure, also one made by `save_function`.
+        number
+            Runs that are one measurement.
+        repeat
+            Measurements.
+        min_repeat_ms
+            The least time of a measurement: `number` grows until it takes so long.
+        cooldown_interval_ms, repeats_to_cooldown
+            A pause, and the number of measurements after which one is made.
+        dev, f_preproc
+            Taken as TVM takes them, and not used.
+
+        Returns
+        -------
+        Callable
+            Gives a `BenchmarkResult`: seconds per run, a figure for each measurement.
         """
         del dev, f_preproc
 
@@ -301,7 +330,25 @@ class VirtualMachine:
         return evaluate
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
-        """Run a function once and say which of the functions it called took how long."""
+        """Run a function once and say which of the functions it called took how long.
+
+        Parameters
+        ----------
+        func_name
+            The function to run.
+        args, kwargs
+            Its arguments.
+
+        Returns
+        -------
+        Report
+            Calls and seconds of each function; it prints as a table.
+
+        Raises
+        ------
+        ValueError
+            If the machine was not made with ``VirtualMachine(..., profile=True)``.
+        """
         if not self._profile:
             raise ValueError("make the machine with VirtualMachine(..., profile=True) to profile")
         closure = self._entry(func_name)

@@ -106,9 +106,17 @@ def bisect(
         program is compared as well, and each operator compiled by itself:
         ``lambda mod, name, *args: VirtualMachine(relax.build(mod), relax.cpu())[name](*args)``.
 
-    What is compared: result, error, what arguments hold afterwards, what is printed, and the calls of packed functions
-    the program makes for their effects. An error that comes out of a dataflow block may vanish, so then nothing can
-    be compared; the note of the report says so. Raises DiagnosticError if the module is not well-formed.
+    Returns
+    -------
+    Bisection
+        The steps, and the first that differs (`guilty`). Compared are result, error, what arguments hold afterwards,
+        what is printed, and the calls of packed functions the program makes for their effects. An error that comes
+        out of a dataflow block may vanish, so then nothing can be compared; the note of the report says so.
+
+    Raises
+    ------
+    DiagnosticError
+        If the module is not well-formed.
     """
     watched = impure_symbols(mod)
     expected = interpreted(mod, func_name, inputs, watched)

@@ -107,7 +107,23 @@ _PIPELINES: dict[str, Callable[..., Pass]] = {
 
 
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
-    """Give a pipeline a name: ``@register_pipeline("mine") def make(): return Sequential([...])``."""
+    """Give a pipeline a name: ``@register_pipeline("mine") def make(): return Sequential([...])``.
+
+    Parameters
+    ----------
+    name
+        The name, for ``relax.build(pipeline=name)`` and `get_pipeline`.
+
+    Returns
+    -------
+    Callable
+        A decorator of the function that makes the pipeline; its parameters are the options of `get_pipeline`.
+
+    Raises
+    ------
+    ValueError
+        If a pipeline of this name is registered already.
+    """
 
     def register(make: Callable[..., Pass]) -> Callable[..., Pass]:
         if name in _PIPELINES:
@@ -119,7 +135,25 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
 
 
 def get_pipeline(name: str = "default", **options: object) -> Pass:
-    """The pipeline of this name. Raises DiagnosticError, naming those there are."""
+    """The pipeline of this name, as one pass.
+
+    Parameters
+    ----------
+    name
+        A name of `register_pipeline`, or "default", "unfused", "zero", "graph", "lower".
+    options
+        Options of the function that was registered.
+
+    Returns
+    -------
+    Pass
+        The pipeline: a function from module to module.
+
+    Raises
+    ------
+    DiagnosticError
+        If there is no such pipeline; it names those there are.
+    """
     make = _PIPELINES.get(name)
     if make is None:
         known = ", ".join(_PIPELINES)

@@ -87,7 +87,19 @@ def build(
         How Relax functions run: ``"bytecode"``, by the machine's interpreter, or ``"compiled"``, as machine code where
         they can (`relax.vm.compilable`).
 
-    Raises DiagnosticError for an error in the program.
+    Returns
+    -------
+    Executable
+        The compiled program, to run with `relax.VirtualMachine` or to save.
+
+    Raises
+    ------
+    DiagnosticError
+        For an error in the program; it holds all errors of one stage.
+    ValueError
+        If `exec_mode` is none of the two, or `params` names a parameter that no function has.
+    TypeError
+        If `mod` is no module and no function.
     """
     if exec_mode not in EXEC_MODES:
         raise ValueError(f"exec_mode {exec_mode!r} is not known; there is: {', '.join(EXEC_MODES)}")

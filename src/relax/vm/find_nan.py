@@ -45,8 +45,20 @@ def find_nan(
         print(report)       # model.py:9:17: z = log gives nan at [0, 0] of its result, …
 
     The program is compiled without fusion, so each call is one operator of the program. NaN in the arguments and in
-    constants is no reason to stop; what is computed from it is. `infinities` stops at infinities too. Other errors of
-    the run are raised as usual.
+    constants is no reason to stop; what is computed from it is. Other errors of the run are raised as usual.
+
+    Parameters
+    ----------
+    mod
+        The program.
+    args
+        The arguments of the entry point.
+    func_name
+        The entry point.
+    params
+        Values of parameters that become constants, as for `relax.build`.
+    infinities
+        True stops at infinities too.
     """
     executable = build(mod, params=params, pipeline="unfused", exec_mode="bytecode")
     machine = VirtualMachine(executable, check_numerics="all" if infinities else "nan")

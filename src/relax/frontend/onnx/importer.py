@@ -60,20 +60,40 @@ def from_onnx(
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
 ) -> IRModule:
-    """An IRModule of an ONNX model: a path, a ModelProto or a GraphProto.
-
-    `shape_dict` gives shapes of inputs by name: sizes, names of shape variables, or expressions; an input that it
-    does not name has the shape that the model declares, with a shape variable for each open dimension (the same one
-    for the same name). `dtype_dict` gives dtypes of inputs for which the model declares none. `opset` overrides the
-    model's version of ONNX's own operators. With `keep_params_in_input`, float initializers become parameters of
-    ``main`` after the inputs; their values are the attribute ``params`` of the function (see
-    `relax.frontend.detach_params`), and ``num_input`` counts the inputs. With `sanitize_input_names`, names of inputs
-    are made identifiers.
+    """An IRModule of an ONNX model.
 
     Sequences, optional values and tensors of strings are inputs and outputs of ``R.Object``: the compiled program takes
     lists, None, and NumPy arrays of str or objects; what it returns of strings has ``.numpy()``.
 
-    Raises DiagnosticError if the model is broken, or uses what is not supported: all operators that are not are listed.
+    Parameters
+    ----------
+    model
+        A path, a ModelProto or a GraphProto.
+    shape_dict
+        Shapes of inputs by name: sizes, names of shape variables, or expressions. An input that it does not name has
+        the shape that the model declares, with a shape variable for each open dimension (the same one for the same
+        name).
+    dtype_dict
+        Dtypes of inputs for which the model declares none, by name, or one for all.
+    opset
+        The version of ONNX's own operators, in place of the model's.
+    keep_params_in_input
+        True makes float initializers parameters of ``main`` after the inputs; their values are the attribute ``params``
+        of the function (see `relax.frontend.detach_params`), and ``num_input`` counts the inputs.
+    sanitize_input_names
+        True makes identifiers of the names of inputs.
+
+    Returns
+    -------
+    IRModule
+        A module whose entry point is ``main``.
+
+    Raises
+    ------
+    DiagnosticError
+        If the model is broken, or uses what is not supported: all operators that are not are listed.
+    TypeError
+        If `model` is something else.
     """
     name = "model"
     if isinstance(model, (str, os.PathLike)):

@@ -36,7 +36,15 @@ def declare(code: str, title: str, meaning: str, way_out: str) -> None:
 def explain(code: str) -> None:
     """Print what a diagnostic code means, and the way out: ``relax.explain("E3102")``.
 
-    Raises ValueError for what is no code, naming those that look like it.
+    Parameters
+    ----------
+    code
+        The code, in upper or lower case.
+
+    Raises
+    ------
+    ValueError
+        For what is no code, naming those that look like it.
     """
     sys.stdout.write(explanation(code))
 
