@@ -9,7 +9,8 @@ first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) l
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.machinery
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,14 +59,35 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
         return value
     # A room by itself (`from .. import topi`) must not load the rooms above it.
-    if importlib.util.find_spec(f"relax.{name}") is not None:
+    if importlib.machinery.PathFinder.find_spec(f"relax.{name}", __path__) is not None:
         return importlib.import_module(f"relax.{name}")
     value = getattr(importlib.import_module("relax._api"), name, None)
     if value is None:
-        raise AttributeError(f"module 'relax' has no attribute {name!r}")
+        raise importlib.import_module("relax.ir.tvm_names").missing("relax", name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *importlib.import_module("relax._api").__all__})
+
+
+class _TVMModules:
+    """The last finder of modules: says what to use instead of a module that TVM has and this package has not.
+
+    Modules of other packages, and all that exist, are left to the finders before it.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raises ModuleNotFoundError for ``relax.meta_schedule`` and its kin."""
+        del path, target
+        package, _, module = name.rpartition(".")
+        if package.partition(".")[0] != "relax" or name.startswith("relax.ir.tvm_names") or module.startswith("_"):
+            return
+        error = importlib.import_module("relax.ir.tvm_names").missing_module(package, module)
+        if error is not None:
+            raise error
+
+
+sys.meta_path.append(_TVMModules)  # pyright: ignore[reportArgumentType] (a class is a finder too)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..ir.tvm_names import answer_missing as _answer_missing
 from . import (
     binary,
     builtin,
@@ -132,3 +133,6 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *public_names("relax.")})
+
+
+_answer_missing(__name__)

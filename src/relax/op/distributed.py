@@ -5,6 +5,7 @@ A program is run by one worker (see `ccl`), so that there are neither meshes of 
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing as _answer_missing
 from .ccl import Scattering
 from .operator import namespace, operator
 
@@ -20,3 +21,5 @@ class RedistributeReplicaToShard(Scattering):
 __all__: list[str] = []
 
 __getattr__, __dir__ = namespace("relax.dist.", globals())
+
+_answer_missing(__name__)

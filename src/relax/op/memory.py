@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing as _answer_missing
 from .operator import namespace
 
 __all__: list[str] = []
 
 __getattr__, __dir__ = namespace("relax.memory.", globals())
+
+_answer_missing(__name__)

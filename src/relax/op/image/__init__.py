@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...ir.tvm_names import answer_missing as _answer_missing
 from ..operator import public_function, public_names
 from . import grid, resizing
 
@@ -22,3 +23,6 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *public_names("relax.image.")})
+
+
+_answer_missing(__name__)

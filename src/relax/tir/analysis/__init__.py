@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir import structural_equal
+from ...ir.tvm_names import answer_missing
 from ...prim import PrimExpr
 from ..usage import undefined_vars
 from ..well_formed import verify_well_formed
@@ -38,3 +39,5 @@ __all__ = [
     "verify_ssa",
     "verify_well_formed",
 ]
+
+answer_missing(__name__)
