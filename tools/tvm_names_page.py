@@ -1,7 +1,7 @@
 """The section "Names" of docs/coming-from-tvm.md: `relax.ir.tvm_names` as tables.
 
-    python tools/tvm_names_page.py            write the section anew
-    python tools/tvm_names_page.py --check    exit status 1 if it is not as it would be written
+python tools/tvm_names_page.py            write the section anew
+python tools/tvm_names_page.py --check    exit status 1 if it is not as it would be written
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def _table(namespace: Namespace) -> str:
     if namespace.here not in (same, "relax"):
         title += f", here `{namespace.here}`"
     lines = [f"### {title}", "", "| TVM | here | |", "|---|---|---|"]
-    for (status, renamed, note), group in groupby(namespace.rows(), lambda row: (row.status, row.renamed, row.note)):
+    for (status, renamed, note), group in groupby(
+        namespace.rows(), lambda row: (row.status, row.renamed, row.note)
+    ):
         if renamed:
             lines += [f"| `{row.name}` | `{row.here}` | {status}: another name |" for row in group]
             continue
@@ -54,7 +56,9 @@ def page() -> str:
 
 def main() -> int:
     """Do what the arguments ask; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="write nothing")
     text = page()
     if parser.parse_args().check:

@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
         return value
     # A room by itself (`from .. import topi`) must not load the rooms above it.
-    if importlib.machinery.PathFinder.find_spec(f"relax.{name}", __path__) is not None:
+    if importlib.machinery.PathFinder.find_spec(f"relax.{name}", sys.modules[__name__].__path__) is not None:
         return importlib.import_module(f"relax.{name}")
     value = getattr(importlib.import_module("relax._api"), name, None)
     if value is None:
@@ -83,7 +83,11 @@ class _TVMModules:
         """Raises ModuleNotFoundError for ``relax.meta_schedule`` and its kin."""
         del path, target
         package, _, module = name.rpartition(".")
-        if package.partition(".")[0] != "relax" or name.startswith("relax.ir.tvm_names") or module.startswith("_"):
+        if (
+            package.partition(".")[0] != "relax"
+            or name.startswith("relax.ir.tvm_names")
+            or module.startswith("_")
+        ):
             return
         error = importlib.import_module("relax.ir.tvm_names").missing_module(package, module)
         if error is not None:

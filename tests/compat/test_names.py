@@ -6,9 +6,9 @@ import importlib
 from typing import Any
 
 import pytest
-import tvm_names_page
 
 import relax
+import tvm_names_page
 from relax.ir import DiagnosticError
 from relax.ir.tvm_names import NAMESPACES, Namespace, Row, row_of, rows
 
@@ -113,7 +113,11 @@ def test_imports(statement):
 
 
 def test_what_tvm_has_not_either_is_a_plain_error():
-    for look in (lambda: relax.transform.FuzeOps, lambda: relax.runtime.nothing, lambda: relax.relay.nn.nothing):
+    for look in (
+        lambda: relax.transform.FuzeOps,
+        lambda: relax.runtime.nothing,
+        lambda: relax.relay.nn.nothing,
+    ):
         with pytest.raises(AttributeError) as caught:
             look()
         assert not isinstance(caught.value, DiagnosticError)
@@ -129,7 +133,10 @@ def test_the_error_points_at_the_line():
 
 
 def test_in_a_script():
-    for use, why in (("R.size(x)", "relax.op.shape_of"), ("R.image.resize3d(x)", "relax.BlockBuilder.emit_te")):
+    for use, why in (
+        ("R.size(x)", "relax.op.shape_of"),
+        ("R.image.resize3d(x)", "relax.BlockBuilder.emit_te"),
+    ):
         text = f"@R.function\ndef f(x: R.Tensor((4,), 'float32')):\n    y = {use}\n    return y"
         with pytest.raises(DiagnosticError, match=r"has no member `\w+`") as caught:
             relax.script.from_source(text)

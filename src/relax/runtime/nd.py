@@ -257,6 +257,7 @@ def _as_numpy(source: Any) -> Array:
         raise TypeError(f"cannot make a tensor of {type(source).__name__}: its elements are no numbers")
     return value
 
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

@@ -113,8 +113,8 @@ declare(
 declare(
     "E4301",
     "a name of TVM that is not here",
-    "The program uses a module, class or function that TVM has. It is not built yet, or is called otherwise here. The "
-    "error is an AttributeError too, or an ImportError where the name is imported, so that `hasattr` and `try` find out.",
+    "The program uses a module, class or function that TVM has. It is not built yet, or is called otherwise here. "
+    "The error is an AttributeError too, or an ImportError where the name is imported: `hasattr` and `try` find out.",
     "Use what the error names; docs/coming-from-tvm.md lists every public name of TVM, and what is here for it.",
 )
 
