@@ -8,6 +8,7 @@ the prompt. A text counts only if it compiles to the code in question.
 from __future__ import annotations
 import __future__
 
+import contextlib
 import itertools
 import linecache
 import os
@@ -82,9 +83,10 @@ def caller_span(frame: types.FrameType) -> Span | None:
 def user_span(*own: str) -> Span | None:
     """The expression that a user's code is evaluating; None if this package called, or the text cannot be found.
 
-    `own` are the files and folders of this package, relative to it, through which the user's call came.
+    `own` are the files and folders of this package, relative to it, through which the user's call came; context
+    managers of the library may stand between.
     """
-    skipped = tuple(_PACKAGE + part.replace("/", os.sep) for part in own)
+    skipped = (contextlib.__file__, *(_PACKAGE + part.replace("/", os.sep) for part in own))
     frame: types.FrameType | None = cast("Any", sys)._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back
