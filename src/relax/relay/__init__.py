@@ -11,7 +11,7 @@ from typing import Any as _Any
 
 from ..ir import GlobalVar, IRModule, Op
 from ..ir.tvm_names import answer_missing as _answer_missing
-from . import analysis, ops, transform, vm
+from . import analysis, ops, quantize, transform, vm
 from .adt import (
     Clause,
     Constructor,
@@ -168,6 +168,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "parse_type",
+    "quantize",
     "register_gradient",
     "register_operator",
     "scalar_type",

@@ -23,10 +23,10 @@ NAMESPACES: Final = (
             greater_equal image isfinite isinf isnan layout_transform left_shift less less_equal log log10
             log2 logical_and logical_not logical_or logical_xor logsumexp max maximum mean meshgrid min
             minimum mod multiply negative nn not_equal one_hot ones ones_like parse_expr power prelude prod
-            repeat reshape reshape_like reverse reverse_sequence right_shift round rsqrt scatter_elements
-            scatter_nd shape_of sigmoid sign sin sinh sort split sqrt squeeze stack std strided_slice
-            subtract sum take tan tanh testing tile topk transform transpose trilu trunc unmatched_cases var
-            variance vm where zeros zeros_like
+            quantize repeat reshape reshape_like reverse reverse_sequence right_shift round rsqrt
+            scatter_elements scatter_nd shape_of sigmoid sign sin sinh sort split sqrt squeeze stack std
+            strided_slice subtract sum take tan tanh testing tile topk transform transpose trilu trunc
+            unmatched_cases var variance vm where zeros zeros_like
         """,
         differs={
             "parse": "the version may be left out; every problem with its place; any depth",
@@ -57,10 +57,7 @@ NAMESPACES: Final = (
             "frontend": (
                 "use `relax.frontend.onnx.from_onnx`, which imports to Relax; no model is imported to Relay"
             ),
-            "qnn quantize": (
-                "use the Relax operators `relax.op.quantize`, `relax.op.dequantize`; Relay has none "
-                "for quantised numbers"
-            ),
+            "qnn": "use `relax.relay.quantize`, or the Relax operators `relax.op.quantize`, `relax.op.dequantize`",
             "random": "use `relax.op.random` in Relax",
             "vision": "use `relax.op.vision` in Relax",
             (
@@ -102,7 +99,7 @@ NAMESPACES: Final = (
             ),
             "AnnotateSpans CapturePostDfsIndexInSpans": "the parser keeps every place in the text",
             "Conv2dToSparse Conv2dToSparse2 DenseToSparse": "there are no sparse tensors",
-            "FakeQuantizationToInteger": "Relay has no operators for quantised numbers",
+            "FakeQuantizationToInteger": "use `relax.relay.quantize.quantize`",
             "FirstOrderGradient LazyGradientInit": "use `relax.relay.transform.gradient`",
             "FoldScaleAxis": (
                 "use `relax.relay.transform.ForwardFoldScaleAxis` and `BackwardFoldScaleAxis`, or "
@@ -122,6 +119,11 @@ NAMESPACES: Final = (
         },
     ),
     Namespace(
+        "tvm.relay.quantize",
+        "relax.relay.quantize",
+        works="QConfig current_qconfig prerequisite_optimize qconfig quantize",
+    ),
+    Namespace(
         "tvm.relay.analysis",
         "relax.relay.analysis",
         works="""
@@ -134,7 +136,7 @@ NAMESPACES: Final = (
         missing={
             "CallGraph": "use `relax.relay.transform.RemoveUnusedFunctions`, `Inline`",
             "annotated_regions extract_fused_functions get_calibration_data list_fake_quantized_op": (
-                "no outside code generators, no quantised numbers in Relay"
+                "no outside code generators; `relax.relay.quantize.quantize` calibrates itself"
             ),
             (
                 "all_dtypes check_basic_block_normal_form check_constant check_kind count_layers "
