@@ -133,8 +133,10 @@ def _last_block() -> bytes:
     here-documents by a pipe, long ones by a file. Only of glibc, whose FILE has had one layout since 1997, and not with
     ``python -u`` or PYTHONUNBUFFERED, which leave no buffer.
     """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if libc is None or not hasattr(libc, "gnu_get_libc_version"):
+    if sys.platform != "linux":
+        return b""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "gnu_get_libc_version"):
         return b""
     address = ctypes.c_void_p.in_dll(libc, "stdin").value
     if address is None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import tvm_ffi
 
 from .bytecode import Call, FunctionCode, Program, Reg
-from .format import Reader, Writer
+from .encoding import Reader, Writer
 
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": lambda a, b: a + b,

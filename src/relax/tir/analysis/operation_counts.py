@@ -56,12 +56,13 @@ def _terms(stmt: Stmt, inputs: set[Var]) -> _Terms:
         case BufferStore() | Evaluate():
             return Counter({(): int(estimate_tir_flops(stmt))})
         case SeqStmt(seq):
-            return reduce(add, (_terms(part, inputs) for part in seq), Counter())
+            nothing: _Terms = Counter()
+            return reduce(add, (_terms(part, inputs) for part in seq), nothing)
         case For():
             return _loop(stmt, inputs)
         case IfThenElse(_, then_case, else_case):
             cases = [_terms(case, inputs) for case in (then_case, else_case) if case is not None]
-            return max(cases, key=Counter.total)
+            return max(cases, key=lambda terms: sum(terms.values()))
         case LetStmt(_, value, body):
             return Counter({(): int(estimate_tir_flops(Evaluate(value)))}) + _terms(body, inputs)
         case BlockRealize(_, _, block):
