@@ -100,7 +100,7 @@ class NumericsCheck:
 
 
 def _operands(names: CallNames, args: Sequence[Any], result: tvm_ffi.Tensor) -> Iterator[str]:
-    """What a call took, each with the name of its variable."""
+    """The tensors that a call took, each with the name of its variable."""
     for i, arg in enumerate(args):
         name = names.operands[i] if i < len(names.operands) else ""
         for tensor in _tensors([arg]):

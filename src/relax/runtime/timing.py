@@ -141,7 +141,7 @@ _LEFT = ("name", "variable", "shapes", "place")
 
 @dataclass
 class Report:
-    """Where the time of a run went, row by row."""
+    """The time of a run, row by row."""
 
     total: float = 0.0
     rows: list[ReportRow] = field(default_factory=list[ReportRow])

@@ -20,7 +20,7 @@ class Row:
     """The attribute of this package that does it, from its root: relax.transform.FuseOps. "" if there is none."""
     status: Status
     note: str = ""
-    """What differs, or what to use instead."""
+    """The difference, or what to use instead."""
 
     @property
     def renamed(self) -> bool:
