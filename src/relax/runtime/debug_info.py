@@ -1,4 +1,4 @@
-"""What an executable knows of the program it was built from, for profiles and errors: names, and counts of operations.
+"""The names and counts that an executable keeps of its program, for profiles and errors.
 
 It is not needed to run. A file keeps it in a section of its own, which older files have not.
 
