@@ -85,11 +85,15 @@ class _TVMModules:
         package, _, module = name.rpartition(".")
         if (
             package.partition(".")[0] != "relax"
-            or name.startswith("relax.ir.tvm_names")
+            or f"{name}.".startswith("relax.ir.")
             or module.startswith("_")
         ):
+            return  # relax.ir answers itself: this is of it
+        try:
+            names = importlib.import_module("relax.ir.tvm_names")
+        except ImportError:  # the runtime alone is installed
             return
-        error = importlib.import_module("relax.ir.tvm_names").missing_module(package, module)
+        error = names.missing_module(package, module)
         if error is not None:
             raise error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import pytest
@@ -98,6 +99,7 @@ def test_hasattr():
 IMPORTS = [
     "from relax.transform import RunCodegen",  # a package
     "from relax.utils import args_converter",  # a module
+    "from relax.ir import Array",
     "from relax import meta_schedule",
     "import relax.meta_schedule",
     "from relax.meta_schedule import tune_tir",
@@ -146,4 +148,12 @@ def test_in_a_script():
 
 def test_the_names_of_a_device_without_code():
     with pytest.raises(AttributeError, match=r"use `relax.cpu\(\)`"):
+        relax.nd.cuda(0)
+
+
+def test_without_the_compiler(monkeypatch):
+    monkeypatch.setitem(sys.modules, "relax.ir.tvm_names", None)  # as where the runtime alone is installed
+    with pytest.raises(ModuleNotFoundError, match="No module named 'relax.meta_schedule'"):
+        importlib.import_module("relax.meta_schedule")
+    with pytest.raises(AttributeError, match="module 'relax.nd' has no attribute 'cuda'"):
         relax.nd.cuda(0)
