@@ -10,7 +10,8 @@ that says what to install.
 from __future__ import annotations
 
 import importlib
-import importlib.util  # pyright: ignore[reportUnusedImport]
+import importlib.machinery
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,15 +68,23 @@ if not TYPE_CHECKING:  # type checkers report names that are none of the above
             value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
             return value
         # A room by itself (`from .. import topi`) must not load the rooms above it.
-        if importlib.util.find_spec(f"relax.{name}") is not None:
+        if (
+            importlib.machinery.PathFinder.find_spec(f"relax.{name}", sys.modules[__name__].__path__)
+            is not None
+        ):
             return importlib.import_module(f"relax.{name}")
-        if importlib.util.find_spec("relax._api") is None:
+        if _is_runtime_alone():
             raise _without_compiler(name)
         value = getattr(importlib.import_module("relax._api"), name, None)
         if value is None:
-            raise AttributeError(f"module 'relax' has no attribute {name!r}")
+            raise importlib.import_module("relax.ir.tvm_names").missing("relax", name)
         globals()[name] = value
         return value
+
+
+def _is_runtime_alone() -> bool:
+    """True where the compiler is not installed (relax-runtime)."""
+    return importlib.machinery.PathFinder.find_spec("relax._api", sys.modules[__name__].__path__) is None
 
 
 def _without_compiler(name: str) -> Exception:
@@ -94,6 +103,35 @@ def _without_compiler(name: str) -> Exception:
 
 
 def __dir__() -> list[str]:
-    if importlib.util.find_spec("relax._api") is None:
+    if _is_runtime_alone():
         return sorted({*__all__, "__version__"})
     return sorted({*__all__, "__version__", *importlib.import_module("relax._api").__all__})
+
+
+class _TVMModules:
+    """The last finder of modules: says what to use instead of a module that TVM has and this package has not.
+
+    Modules of other packages, and all that exist, are left to the finders before it.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raises ModuleNotFoundError for ``relax.meta_schedule`` and its kin."""
+        del path, target
+        package, _, module = name.rpartition(".")
+        if (
+            package.partition(".")[0] != "relax"
+            or f"{name}.".startswith("relax.ir.")
+            or module.startswith("_")
+        ):
+            return  # relax.ir answers itself: this is of it
+        try:
+            names = importlib.import_module("relax.ir.tvm_names")
+        except ImportError:  # the runtime alone is installed
+            return
+        error = names.missing_module(package, module)
+        if error is not None:
+            raise error
+
+
+sys.meta_path.append(_TVMModules)  # pyright: ignore[reportArgumentType] (a class is a finder too)

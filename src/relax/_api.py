@@ -55,7 +55,7 @@ from .interpreter import interpret
 from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
 from .ir import DiagnosticError as TVMError
 from .ir.codes import explain
-from .op import call_dps_packed, call_pure_packed, call_tir
+from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
 from .op.shape import get_shape_of
 from .rewrite.visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .struct_info import (
@@ -118,6 +118,7 @@ __all__ = [
     "call_dps_packed",
     "call_pure_packed",
     "call_tir",
+    "call_tir_inplace",
     "codegen",
     "compile",
     "const",

@@ -39,6 +39,7 @@ from .info.mapping import bound_in
 from .info.relations import erase
 from .ir import (
     BaseFunc,
+    Diagnostic,
     DiagnosticError,
     GlobalVar,
     IRModule,
@@ -55,6 +56,15 @@ from .struct_info import ObjectStructInfo
 __all__ = ["BlockBuilder"]
 
 _FILE: Final = "block_builder.py"
+
+
+class BuilderError(DiagnosticError, RuntimeError):
+    """A method of a BlockBuilder that is called where it cannot be; the error points at the call."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Diagnostic("E4302", message, user_span(_FILE)))
+
+
 """This file: a call of the builder comes from the user's code if it comes from outside of the package but for it."""
 
 
@@ -153,7 +163,7 @@ class BlockBuilder(Normalizer):
         try:
             yield
             if not opened.finished:
-                raise RuntimeError(
+                raise BuilderError(
                     f"BlockBuilder: function {name!r} has no result; call emit_func_output before its scope ends"
                 )
         finally:
@@ -189,7 +199,7 @@ class BlockBuilder(Normalizer):
         """Emit into a dataflow block: pure, without control flow."""
         opened = self._require_function("dataflow")
         if self.in_dataflow:
-            raise RuntimeError("BlockBuilder: a dataflow block cannot be begun inside another")
+            raise BuilderError("BlockBuilder: a dataflow block cannot be begun inside another")
         opened.blocks += self.close_frame()
         self.open_frame(True)
         depth = len(self.frames)
@@ -223,9 +233,9 @@ class BlockBuilder(Normalizer):
         """
         opened = self._require_function("emit_func_output")
         if opened.finished:
-            raise RuntimeError(f"BlockBuilder: function {opened.name!r} has a result already")
+            raise BuilderError(f"BlockBuilder: function {opened.name!r} has a result already")
         if self.in_dataflow:
-            raise RuntimeError(
+            raise BuilderError(
                 "BlockBuilder: emit_func_output inside a dataflow block; end the block first, "
                 "and make what is returned an output of it (emit_output)"
             )
@@ -251,7 +261,7 @@ class BlockBuilder(Normalizer):
         if late is None:
             return
         if opened.params is not None:
-            raise RuntimeError(
+            raise BuilderError(
                 f"BlockBuilder: the parameters of {opened.name!r} are given twice, to function and to emit_func_output"
             )
         opened.params = late
@@ -259,7 +269,7 @@ class BlockBuilder(Normalizer):
 
     def _require_function(self, what: str) -> _OpenFunction:
         if self._open is None:
-            raise RuntimeError(
+            raise BuilderError(
                 f"BlockBuilder: {what} outside a function; write it inside `with bb.function(name, params):`"
             )
         return self._open
@@ -309,7 +319,7 @@ class BlockBuilder(Normalizer):
             Outside a dataflow block.
         """
         if not self.in_dataflow:
-            raise RuntimeError(
+            raise BuilderError(
                 "BlockBuilder: emit_output outside a dataflow block; write it inside `with bb.dataflow():`"
             )
         return self._emit(output, name_hint, output=True)
@@ -410,7 +420,7 @@ class BlockBuilder(Normalizer):
 
     def _require_block(self, what: str) -> None:
         if not self.frames:
-            raise RuntimeError(
+            raise BuilderError(
                 f"BlockBuilder: {what} outside a block; write it inside `with bb.function(name, params):`"
             )
 
@@ -449,7 +459,7 @@ class BlockBuilder(Normalizer):
         Gives back `original` if it has the very same bindings.
         """
         if not self.frames:
-            raise RuntimeError("BlockBuilder: end_block without a block that was begun")
+            raise BuilderError("BlockBuilder: end_block without a block that was begun")
         return self.close_frame(original)
 
     def end_block_keeping(self, original: BindingBlock) -> BindingBlock:
@@ -563,7 +573,7 @@ class BlockBuilder(Normalizer):
     def finalize(self) -> IRModule:
         """The finished module. Raises RuntimeError while a function is being built."""
         if self._open is not None and not self._open.finished:
-            raise RuntimeError(
+            raise BuilderError(
                 f"BlockBuilder: function {self._open.name!r} is not finished; call emit_func_output first"
             )
         return self.get()

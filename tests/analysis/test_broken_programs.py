@@ -285,7 +285,7 @@ case(
     "shapes that do not fit",
     function("y = R.matmul(x, R.const([1, 2, 3], 'float32'))\nreturn y"),
     "E3102", 3, "R.matmul(x, R.const([1, 2, 3], 'float32'))", "matmul: the reduced dimensions differ",
-    "transpose an operand, or match_cast it if its shape is only known at run time",
+    "transpose x or x2, or match_cast it if its shape is only known at run time",
 )  # fmt: skip
 case(
     "dtypes that differ",

@@ -254,6 +254,18 @@ def test_misuse_is_told():
     assert [g.name_hint for g in bb.get().functions] == ["main"]
 
 
+def test_misuse_points_at_the_line():
+    bb = BlockBuilder()
+    x = Var("x", tensor(4))
+    with pytest.raises(DiagnosticError, match=r"test_block_builder.py:\d+:9\n") as caught:
+        bb.emit(x)
+    assert "        bb.emit(x)\n" in str(caught.value)
+    with pytest.raises(DiagnosticError) as caught:
+        with bb.function("main", [x]):
+            bb.emit(x)
+    assert '|         with bb.function("main", [x]):\n' in str(caught.value)
+
+
 def test_an_error_inside_leaves_the_builder_usable():
     bb = BlockBuilder()
     x = Var("x", tensor(4))

@@ -226,7 +226,8 @@ def test_shapes_that_differ():
         (lambda: op.add(x, tensor("b", (n + 1, 1))), None),
         (lambda: op.add(tensor("a", (n + 2,)), tensor("b", (n + 3,))), "last dimension n + 2"),
         (lambda: op.add(tensor("a", (2, 4)), tensor("b", (3, 1))), "dimension 2 from the end 2"),
-        (lambda: op.add(x, tensor("b", (4,), "float16")), 'cast one of them: R.astype(x2, "float32")'),
+        (lambda: op.add(x, tensor("b", (4,), "float16")), 'cast one of them: R.astype(b, "float32")'),
+        (lambda: op.concat([x, tensor("b", (4,), "int8")]), 'cast one of them: R.astype(b, "float32")'),
         (lambda: op.logical_and(x, x), "logical_and: x1 must be a tensor of bool, found float32"),
         (
             lambda: op.bitwise_and(x, x),

@@ -331,7 +331,7 @@ def test_the_error_of_the_design():
         "error[E3102]: matmul: the reduced dimensions differ\n"
         '  = x: R.Tensor((n, 784), "float32")      last dimension 784\n'
         '  = w: R.Tensor((783, 128), "float32")    second to last dimension 783\n'
-        "  = help: transpose an operand, or match_cast it if its shape is only known at run time"
+        "  = help: transpose x or w, or match_cast it if its shape is only known at run time"
     )
 
 

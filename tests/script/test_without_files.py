@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -31,6 +32,9 @@ def twice(x: R.Tensor((4,), "float32")):
 print(relax.interpret(M, "main", np.ones((1, 4), "float32")).numpy(), twice.params)
 """
 EXPECTED = "[[2. 2. 2. 2.]] (x,)"
+README = Path(__file__).parents[2] / "README.md"
+EXAMPLE = README.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+SAID = "\nprint('all', 'right')\n"
 WRONG = """
 from relax.script import relax as R
 
@@ -40,9 +44,12 @@ def main(x: R.Tensor((4,), "float32")):
 """
 
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def python(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, **options
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=BUFFERED, **options
     )
 
 
@@ -78,9 +85,17 @@ def test_code_that_only_shares_the_name_of_the_file():
     assert "the source of class `M` cannot be found" in done.stderr
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python keeps the text itself")
-def test_a_pipe_is_read_once():
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="the buffer of standard input is looked up in glibc"
+)
+def test_a_short_program_in_a_pipe():
     done = python("-", input=PROGRAM)
+    assert EXPECTED in done.stdout, done.stderr
+    assert "  --> <stdin>:6:12\n" in python("-", input=WRONG).stderr
+
+
+def test_a_long_pipe_is_read_once():
+    done = python("-", input="# a long program\n" * 1000 + PROGRAM)
     assert "the source of class `M` cannot be found" in done.stderr
     assert "Python does not keep what it reads from a pipe" in done.stderr
 
@@ -106,6 +121,50 @@ def typed(lines: list[str], home: Path) -> str:
         screen += part
     os.waitpid(child, 0)
     return screen.decode().replace("\r\n", "\n")
+
+
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+import sys
+shell = InteractiveShell()
+shell.colors = "nocolor"
+result = shell.run_cell(open(sys.argv[1]).read())
+"""
+
+
+def start(how: str, folder: Path) -> str:
+    """What the example of the README says when it is started in this way."""
+    text = EXAMPLE + SAID
+    file = folder / "test_example.py"
+    file.write_text(text, encoding="utf-8")
+    if how == "prompt":
+        return typed(text.splitlines(), folder).replace(SAID.strip(), "")
+    if how == "notebook":
+        pytest.importorskip("IPython")
+        return python("-c", NOTEBOOK, str(file)).stdout
+    if how == "pytest":
+        file.write_text(text + "def test_it():\n    assert vm\n", encoding="utf-8")
+        return python("-m", "pytest", "-s", "-p", "no:cacheprovider", str(file), cwd=folder).stdout
+    if how == "stdin":
+        with file.open() as stdin:
+            return python("-", stdin=stdin).stdout
+    return python(*([str(file)] if how == "script" else ["-c", text])).stdout
+
+
+@pytest.mark.parametrize("how", ["script", "-c", "stdin", "prompt", "notebook", "pytest"])
+def test_the_example_of_the_readme(how, tmp_path):
+    assert "all right" in start(how, tmp_path)
+
+
+def test_an_error_in_a_notebook(tmp_path):
+    pytest.importorskip("IPython")
+    file = tmp_path / "cell.py"
+    file.write_text(WRONG, encoding="utf-8")
+    said = python("-c", NOTEBOOK, str(file)).stdout
+    assert "error[E1003]: `R` has no member `matmull`" in said
+    assert "|     return R.matmull(x)\n" in said
+    assert "relax/script" not in said
+    assert "interactiveshell.py" not in said
 
 
 def test_at_the_prompt(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from relax import te, tir
 from relax.ir import DiagnosticError, IRModule
+from relax.prim import simplify
 from relax.tir import analysis
 from relax.tir.analysis import CallEffectKind
 
@@ -135,6 +136,30 @@ def test_operations():
 )
 def test_operations_of_statements(parse, body, flops):
     assert analysis.estimate_tir_flops(parse(HEAD + "    " + body).body) == flops
+
+
+@pytest.mark.parametrize(
+    "body, count",
+    [
+        ("A[0] = B[0] + B[1]", "T.int64(1)"),
+        ("for i in range(m):\n        A[i] = A[i] + B[i] * B[0]", "m * 2"),
+        ("for i, j in T.grid(m, 4):\n        A[j] = A[j] + B[i]", "m * 4"),
+        ("for i in range(m):\n        A[i] = -A[i]\n    for i in range(m):\n        A[i] = A[i] * B[i] + B[0]", "m * 3"),
+        ("for i in range(m):\n        for j in range(m):\n            A[j] = A[j] + B[i]", "m * m"),
+        ("for i in range((m + 3) // 4):\n        A[i] = A[i] + B[i]", 'T.Cast("int64", (m + 3) // 4)'),
+        ("for i in range(m):\n        if i > 2:\n            A[i] = A[i] + B[i] + B[0]\n        else:\n            A[i] = B[i] + B[0]", "m * 2"),
+        ("for i in range(4):\n        for j in range(i):\n            A[j] = A[j] + B[j]", None),
+        ("while A[0] < B[0]:\n        A[0] = A[0] + B[1]", None),
+    ],
+)  # fmt: skip
+def test_operations_as_an_expression_of_sizes(parse, body, count):
+    found = analysis.operation_count(parse(HEAD + "    " + body))
+    assert (None if found is None else str(simplify(found)).replace('T.Cast("int64", m)', "m")) == count
+
+
+def test_a_count_that_is_given():
+    func = matmul(4, 5, 6).with_attr("estimated_flops", 32)
+    assert str(analysis.operation_count(func)) == "T.int64(32)"
 
 
 # ---------------------------------------------------------------------------------------------- blocks

@@ -34,7 +34,7 @@ def test_the_binding_is_named():
         str(report)
         == """\
 model.py:7:13: z = log gives nan at [0, 2] of its result, float32 (1, 4)
-  operands: float32 (1, 4) from -1 to 1"""
+  operands: y: float32 (1, 4) from -1 to 1"""
     )
 
 
@@ -53,7 +53,7 @@ def test_infinities_count_if_asked_for():
 def test_what_comes_in_is_no_reason_but_what_is_made_of_it_is():
     report = relax.find_nan(parse(LOG), np.array([[np.nan, 1, 2, 3]], "float32"))
     assert (report.variable, report.call) == ("y", "subtract")
-    assert "operands: float32 (1, 4) from 1 to 3, 1 nan; float32 () from 1 to 1" in report.message
+    assert "operands: x: float32 (1, 4) from 1 to 3, 1 nan; float32 () from 1 to 1" in report.message
 
 
 def test_a_mask_of_infinities_is_no_reason():
@@ -95,6 +95,27 @@ class M:
     assert relax.find_nan(mod, x, np.array(False)) is None
 
 
+def test_a_tuple_and_variables_of_a_builder():
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    with bb.function("main", [x]):
+        for step in ("first", "second"):
+            y = bb.emit(relax.op.log(x), step)  # one line, two variables
+            x = bb.emit(relax.op.subtract(y, relax.const(3.0, "float32")), f"{step}_moved")
+        parts = bb.emit(relax.op.split(x, 2), "parts")
+        bb.emit_func_output(parts)
+    mod = bb.get()
+    report = relax.find_nan(mod, np.full(4, 2, "float32"))
+    assert (report.variable, report.call) == ("second", "log")
+    assert "operands: first_moved: float32 (4)" in report.message
+    many = relax.find_nan(mod, np.full(4, np.nan, "float32"))
+    assert many.variable == "first"
+    rows = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), profile=True).profile(
+        "main", np.ones(4, "float32")
+    )
+    assert [row.variable for row in rows.rows if row.name.startswith("split")] == ["parts"]
+
+
 def test_other_errors_are_raised():
     with pytest.raises(TypeError, match="x"):
         relax.find_nan(parse(LOG), np.ones((1, 4), "int32"))
@@ -108,10 +129,10 @@ def test_the_machine_checks_every_run(kinds):
         relax.build(parse(LOG), pipeline="unfused"), relax.cpu(), check_numerics=kinds
     )
     for _ in range(2):
-        with pytest.raises(NumericsError, match="main: log gives nan at") as caught:
+        with pytest.raises(NumericsError, match="main: z = log gives nan at") as caught:
             machine["main"](np.zeros((1, 4), "float32"))
         assert caught.value.location == "model.py:7:13"
-        assert (caught.value.index, caught.value.call) == ((0, 0), "log")
+        assert (caught.value.index, caught.value.call, caught.value.variable) == ((0, 0), "log", "z")
         machine["main"](np.full((1, 4), 2, "float32"))
 
 

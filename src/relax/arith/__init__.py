@@ -6,6 +6,7 @@ stand sets of integers, regions of buffers, and the solvers of linear systems.
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing
 from ..prim import (
     ConstIntBound,
     IterMapExpr,
@@ -70,3 +71,5 @@ __all__ = [
     "solve_linear_inequalities",
     "subspace_divide",
 ]
+
+answer_missing(__name__)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tvm_ffi
-
 from ..runtime import VirtualMachine
+from ..runtime.debug_info import tensor_bytes
 from ..runtime.timing import TracedCall
 from .arguments import add_building, add_inputs, add_model, natural, once, positive
 from .failures import SUCCESS, running_program
@@ -166,12 +165,6 @@ def _median(key: Key, runs: Sequence[dict[Key, Spent]]) -> Spent:
     """The run whose time for a line is in the middle."""
     spent = sorted((lines.get(key, Spent()) for lines in runs), key=lambda part: part.seconds)
     return spent[len(spent) // 2]
-
-
-def tensor_bytes(values: Sequence[Any]) -> int:
-    """The bytes of the tensors among values, each counted once."""
-    tensors = {value.data_ptr(): value for value in values if isinstance(value, tvm_ffi.Tensor)}
-    return sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors.values())
 
 
 def profile_table(profile: Profile, by: str, top: int) -> str:

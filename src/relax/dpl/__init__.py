@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing
 from .constraints import SameShapeConstraint
 from .context import PatternContext
 from .pattern import (
@@ -96,3 +97,5 @@ __all__ = [
     "rewrite_call",
     "wildcard",
 ]
+
+answer_missing(__name__)

@@ -31,6 +31,7 @@ from .structural import (
     structural_equal,
     structural_hash,
 )
+from .tvm_names import answer_missing
 from .vdevice import (
     find_vdevice,
     listed_vdevices,
@@ -89,3 +90,6 @@ __all__ = [
     "vdevice_text",
     "walk",
 ]
+
+answer_missing("relax.ir")
+answer_missing("relax.ir.instrument")

@@ -1,13 +1,15 @@
 """The text that running Python code comes from, and the span of what a frame evaluates.
 
-Programs of ``python -c``, ``python < file`` and the interactive prompt stand in no file, and before 3.13 Python keeps
-their text nowhere. It is taken from where it came: the command line, the file that is standard input, the history of
-the prompt. A text counts only if it compiles to the code in question.
+Programs of ``python -c``, ``python -`` and the interactive prompt stand in no file, and Python keeps the text of some
+nowhere (before 3.13, of none). It is taken from where it came: the command line, the file that is standard input, the
+buffer that a pipe was read through, the history of the prompt. It counts only if it compiles to the code in question.
 """
 
 from __future__ import annotations
 import __future__
 
+import contextlib
+import ctypes
 import itertools
 import linecache
 import os
@@ -17,7 +19,7 @@ import types
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from .span import Source, Span
 
@@ -82,9 +84,10 @@ def caller_span(frame: types.FrameType) -> Span | None:
 def user_span(*own: str) -> Span | None:
     """The expression that a user's code is evaluating; None if this package called, or the text cannot be found.
 
-    `own` are the files and folders of this package, relative to it, through which the user's call came.
+    `own` are the files and folders of this package, relative to it, through which the user's call came; context
+    managers of the library may stand between.
     """
-    skipped = tuple(_PACKAGE + part.replace("/", os.sep) for part in own)
+    skipped = (contextlib.__file__, *(_PACKAGE + part.replace("/", os.sep) for part in own))
     frame: types.FrameType | None = cast("Any", sys)._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back
@@ -112,13 +115,52 @@ def _command_line() -> Iterator[str]:
 
 
 def _standard_input() -> Iterator[str]:
-    """The file that standard input is; nothing for a pipe or a terminal, which cannot be read twice."""
+    """The file that standard input is, or what a pipe gave; nothing for a terminal, which cannot be read twice."""
     try:
-        size = os.fstat(0).st_size
-        if stat.S_ISREG(os.fstat(0).st_mode) and hasattr(os, "pread"):
-            yield os.pread(0, size, 0).decode()
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode) and hasattr(os, "pread"):
+            yield os.pread(0, status.st_size, 0).decode()
+        elif stat.S_ISFIFO(status.st_mode):
+            yield _last_block().partition(b"\0")[0].decode()
     except (OSError, UnicodeDecodeError):
         return
+
+
+def _last_block() -> bytes:
+    """The buffer of the C library's standard input, which Python reads programs through.
+
+    It holds the last block read (4096 bytes of a pipe), so all of a program that is not longer: a shell passes short
+    here-documents by a pipe, long ones by a file. Only of glibc, whose FILE has had one layout since 1997, and not with
+    ``python -u`` or PYTHONUNBUFFERED, which leave no buffer.
+    """
+    if sys.platform != "linux":
+        return b""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "gnu_get_libc_version"):
+        return b""
+    address = ctypes.c_void_p.in_dll(libc, "stdin").value
+    if address is None:
+        return b""
+    file = _File.from_address(address)
+    size = (file.pointers[_BUFFER_END] or 0) - (file.pointers[_BUFFER] or 0)
+    if (
+        file.flags & 0xFFFF0000 != _FILE_MAGIC
+        or not file.pointers[_BUFFER]
+        or not 1 < size <= _LARGEST_BUFFER
+    ):
+        return b""
+    return ctypes.string_at(file.pointers[_BUFFER], size)
+
+
+class _File(ctypes.Structure):
+    """The beginning of glibc's FILE: flags, three pointers for reading, three for writing, both ends of the buffer."""
+
+    _fields_: ClassVar = [("flags", ctypes.c_uint), ("pointers", ctypes.c_void_p * 8)]
+
+
+_FILE_MAGIC: Final = 0xFBAD0000
+_BUFFER, _BUFFER_END = 6, 7
+_LARGEST_BUFFER: Final = 1 << 20
 
 
 def _history() -> Iterator[str]:

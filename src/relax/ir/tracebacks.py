@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Final
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
+_NOTEBOOK: Final = os.sep + os.path.join("IPython", "core", "")
+"""Part of the files of a notebook that run its cells."""
 
 
 def shows_all_frames() -> bool:
@@ -22,15 +24,19 @@ def shows_all_frames() -> bool:
 
 
 def shortened(error: BaseException) -> list[str]:
-    """The lines of an error's traceback without frames of this package."""
+    """The lines of an error's traceback without frames of this package and of the notebook."""
     described = traceback.TracebackException.from_exception(error)
     pending: list[traceback.TracebackException | None] = [described]
     while pending:
         part = pending.pop()
         if part is not None:
-            part.stack[:] = [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
+            part.stack[:] = [frame for frame in part.stack if not _is_hidden(frame.filename)]
             pending += [part.__cause__, part.__context__]
     return list(described.format())
+
+
+def _is_hidden(filename: str) -> bool:
+    return filename.startswith(_PACKAGE) or _NOTEBOOK in filename
 
 
 def install(kind: type[BaseException]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..ir.tvm_names import answer_missing as _answer_missing
 from . import (
     binary,
     builtin,
@@ -127,3 +128,6 @@ else:
 
     def __dir__() -> list[str]:
         return sorted({*__all__, *_operators()})
+
+
+_answer_missing(__name__)

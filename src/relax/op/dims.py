@@ -219,7 +219,7 @@ def same_dtype(a: DataType, b: DataType, names: tuple[str, str] = ("x1", "x2")) 
             DTYPES,
             f"{names[0]} and {names[1]} must have one dtype, found {a!s} and {b!s}",
             operand=names[1],
-            hint=f'cast one of them: R.astype({names[1]}, "{a!s}")',
+            hint=f'cast one of them: R.astype({{{names[1]}}}, "{a!s}")',
         )
     return a
 

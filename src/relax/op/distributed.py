@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..ir.tvm_names import answer_missing as _answer_missing
 from .ccl import Scattering
 from .operator import namespace, operator
 
@@ -25,3 +26,5 @@ if TYPE_CHECKING:
     from ._signatures.distributed import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
     __getattr__, __dir__ = namespace("relax.dist.")
+
+_answer_missing(__name__)

@@ -7,16 +7,17 @@ every operand with its struct info, and a hint.
     error[E3102]: matmul: the reduced dimensions differ
        = x: R.Tensor((n, 784), "float32")      last dimension 784
        = w: R.Tensor((783, 128), "float32")    second to last dimension 783
-       = help: transpose w, or match_cast it if its shape is only known at run time
+       = help: transpose x or w, or match_cast it if its shape is only known at run time
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..expr import Var
+from ..expr import Tuple, Var
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, RelaxExpr, StructInfo
 from ..ir.span import Span
@@ -50,10 +51,14 @@ HINTS: Final = {
 """Default hints for errors of operators, by code."""
 
 
+_PLACEHOLDER: Final = re.compile(r"\{(\w+(?:\[\d+\])?)\}")
+
+
 class OperatorError(Exception):
     """An operator's complaint about its operands or attributes.
 
-    `remarks` says, per operand, what to look at; `operand` is the guilty one where there is one.
+    `remarks` says, per operand, what to look at; `operand` is the guilty one where there is one. ``{x2}`` in the hint
+    is shown as the variable that is given for the operand x2.
     """
 
     def __init__(
@@ -100,8 +105,18 @@ def diagnose(
             remark = f"given as {shown.operand}"
         notes.append(f"{head:<{width}}    {remark}" if remark else head)
     message = f"{op_name}: {error.message}"
-    hint = error.hint or HINTS.get(error.code, "").format(name=op_name)
+    hint = _with_names(error.hint, operands) or HINTS.get(error.code, "").format(name=op_name)
     return DiagnosticError(Diagnostic(error.code, message, span, notes=tuple(notes), hint=hint))
+
+
+def _with_names(hint: str, operands: Sequence[Shown]) -> str:
+    """A hint with the user's variables for ``{operand}`` and ``{operand[0]}``, or these names where there are none."""
+    for shown in operands:
+        hint = hint.replace(f"{{{shown.operand}}}", shown.label)
+        for index, part in enumerate(shown.expr.fields if isinstance(shown.expr, Tuple) else ()):
+            label = part.name_hint if isinstance(part, Var) else f"{shown.operand}[{index}]"
+            hint = hint.replace(f"{{{shown.operand}[{index}]}}", label)
+    return _PLACEHOLDER.sub(r"\1", hint)
 
 
 def _info_text(info: StructInfo | None) -> str:

@@ -56,7 +56,7 @@ class Matmul(Operator):
                 SHAPES,
                 "the reduced dimensions differ",
                 remarks={"x1": f"last dimension {prim_text(left)}", "x2": f"{place} {prim_text(right)}"},
-                hint="transpose an operand, or match_cast it if its shape is only known at run time",
+                hint="transpose {x1} or {x2}, or match_cast it if its shape is only known at run time",
             ),
         )
         batch = broadcast_dims(a[:-2], b[:-2], ("x1", "x2"))

@@ -42,13 +42,13 @@ def number_as(value: float, dtype: DataType, name: str, other: str) -> Constant:
         raise OperatorError(
             DTYPES,
             f"{name} is the number {value!r}, and the dtype of {other} is not known",
-            hint=f"write relax.const({value!r}, dtype), or match_cast {other}",
+            hint=f"write relax.const({value!r}, dtype), or match_cast {{{other}}}",
         )
     if not _fits(value, dtype):
         raise OperatorError(
             DTYPES,
             f"{name} is the number {value!r}, which {other}'s dtype {dtype!s} does not hold",
-            hint=f"cast {other} first, or write relax.const({value!r}, dtype)",
+            hint=f"cast {{{other}}} first, or write relax.const({value!r}, dtype)",
         )
     if dtype.is_float:
         value = round_number(value, dtype)

@@ -184,7 +184,7 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
         raise OperatorError(
             SHAPES,
             f"the {which} in shape needs the shape of x, which is not known",
-            hint=f"match_cast x, or write the size{further}",
+            hint=f"match_cast {{x}}, or write the size{further}",
         )
     empty = any(is_const(size, 0) for size in dims)
     result = list(sizes)

@@ -389,7 +389,7 @@ class Running(Operator):
             "data",
             "of a dtype that numbers have",
             found="bool",
-            hint=f'say which: R.{self.short_name}(x, dtype="int64")',
+            hint=f'say which: R.{self.short_name}({{x}}, dtype="int64")',
         )
         if self.axis is not None:
             self.require_axis(self.axis, data)

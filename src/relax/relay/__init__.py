@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any as _Any
 
 from ..ir import GlobalVar, IRModule, Op
+from ..ir.tvm_names import answer_missing as _answer_missing
 from . import analysis, ops, quantize, transform, vm
 from .adt import (
     Clause,
@@ -183,3 +184,6 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     return public(name)
+
+
+_answer_missing(__name__)

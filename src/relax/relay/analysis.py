@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from ..ir import Diagnostic, DiagnosticError, IRModule, Node
+from ..ir.tvm_names import answer_missing
 from .adt import Match
 from .expr import Call, Expr, Function, Let, TempExpr, Tuple, Var
 from .functor import post_order_visit
@@ -232,3 +233,5 @@ __all__ = [
     "post_order_visit",
     "well_formed",
 ]
+
+answer_missing(__name__)

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..ir import Diagnostic, DiagnosticError, Op
+from ..ir.tvm_names import missing, reason
 from .expr import Expr, ExprWithOp, Tuple, TupleGetItem, const
 from .operators import call_operator, list_operators, operator_spec
 from .ops.declare import operand_names, result_count
@@ -91,6 +92,8 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         whole = f"{self._prefix}.{name}"
         if name.startswith("__") or operator_spec(whole) is None:
+            if reason(f"relax.relay.{self._prefix}", name):
+                raise missing(f"relax.relay.{self._prefix}", name)
             raise AttributeError(f"Relay has no operator {whole}")
         return operator_function(whole)
 

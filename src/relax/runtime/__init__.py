@@ -5,12 +5,15 @@ This package stands alone on NumPy and tvm-ffi: it imports no other part of rela
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import nd
 from .allocator import MemoryStats
 from .closure import Closure
 from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
 from .executable import Executable, ExecutableError, load_executable, load_module
+from .missing import missing
 from .nd import NDArray
 from .numerics import NumericsError
 from .registry import get_global_func, register_func, remove_global_func
@@ -53,3 +56,8 @@ __all__ = [
     "tensor",
     "tensor_of",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise missing("relax.runtime", name)

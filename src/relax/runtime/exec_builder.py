@@ -36,6 +36,7 @@ from .bytecode import (
     Ret,
     default_info,
 )
+from .debug_info import DebugInfo, KernelInfo
 from .executable import Executable
 from .info import FuncInfo, Info, ObjectInfo
 from .sizes import check_dimensions
@@ -53,6 +54,7 @@ class _Draft:
     code: list[Instruction] = field(default_factory=list[Instruction])
     locations: list[str] = field(default_factory=list[str])
     registers: int = 0
+    variables: dict[int, str] = field(default_factory=dict[int, str])
 
 
 class ExecBuilder:
@@ -63,6 +65,7 @@ class ExecBuilder:
         self._entries: dict[str, int] = {}
         self._constants: dict[Any, int] = {}
         self._draft: _Draft | None = None
+        self._debug = DebugInfo()
         self.location = ""
         """The place in the source ("file:line:column") that the next instructions come from."""
 
@@ -158,6 +161,15 @@ class ExecBuilder:
             tuple(draft.code),
             tuple(draft.locations) if any(draft.locations) else (),
         )
+        self._debug.registers[name] = tuple(draft.variables.get(i, "") for i in range(draft.registers))
+
+    def name_register(self, register: Reg, variable: str) -> None:
+        """Name the variable of the program that a register of the open function holds."""
+        self._function.variables[register.index] = variable
+
+    def describe_kernel(self, name: str, info: KernelInfo) -> None:
+        """Say which arguments a kernel writes, and how many operations it does."""
+        self._debug.kernels[name] = info
 
     def set_compiled(self, names: Iterable[str], table: Iterable[Operand]) -> None:
         """Say which functions have machine code in the library, and what it names, in the order of the cells."""
@@ -202,7 +214,9 @@ class ExecBuilder:
             if not entry.kind:
                 kind = "vm" if entry.name in self._program.functions else "packed"
                 self._program.entries[index] = FunctionEntry(kind, entry.name, entry.info)
-        return Executable(self._program, native, triple, features)
+        executable = Executable(self._program, native, triple, features)
+        executable.debug = self._debug
+        return executable
 
     @property
     def _function(self) -> _Draft:

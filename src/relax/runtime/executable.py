@@ -32,6 +32,7 @@ from .bytecode import (
     verify,
 )
 from .cpu_features import machine_of_triple, missing_features
+from .debug_info import DebugInfo
 from .elf import MACHINES
 from .encoding import ExecutableError, Reader, Writer
 from .export import library_object
@@ -75,6 +76,8 @@ class Executable:
         self.native: bytes = native
         self.triple: str = triple
         self.features = tuple(features)
+        self.debug = program.debug if isinstance(program, Executable) else DebugInfo()
+        """Names and counts of operations, for profiles and errors."""
         self._library: NativeLibrary | None = None
 
     # ------------------------------------------------------------------------------ contents
@@ -221,6 +224,8 @@ class Executable:
         for value in self.constants:
             write_constant(constants, data, value)
         write_functions(functions, self.program)
+        debug = Writer()
+        self.debug.write(debug)
         return pack_sections(
             {
                 "META": bytes(meta.data),
@@ -228,6 +233,7 @@ class Executable:
                 "FUNC": bytes(functions.data),
                 "DATA": bytes(data.data),
                 "NATV": self.native,
+                "DBUG": bytes(debug.data),
             }
         )
 
@@ -255,6 +261,10 @@ class Executable:
             if native:
                 _check_host(triple, features)
             executable = cls(program, native, triple, features)
+            if "DBUG" in sections:
+                debug = Reader(sections["DBUG"], "DBUG")
+                executable.debug = DebugInfo.read(debug)
+                debug.finish()
             executable.library()
             return executable
         except (ExecutableError, BytecodeError, ObjectFileError) as error:

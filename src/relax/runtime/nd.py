@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm_ffi
 
 from .devices import Device, cpu, device, is_cpu, require_host
 from .dtypes import Array, canonical_dtype, dtype_of_numpy, is_float
+from .missing import missing
 from .rounding import convert_array, exact_array
 from .sizes import is_size
 from .tensor import (
@@ -299,3 +300,9 @@ def _as_numpy(source: Any) -> Array:
     if value.dtype.kind in "OUS":
         raise TypeError(f"cannot make a tensor of {type(source).__name__}: its elements are no numbers")
     return value
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise missing("relax.nd", name)

@@ -1,7 +1,7 @@
 """Finding the call that makes the first NaN or infinity of a run.
 
     vm = relax.VirtualMachine(executable, relax.cpu(), check_numerics=True)
-    vm["main"](x)       # FloatingPointError: main: log gives nan at [0, 2] of its result, …
+    vm["main"](x)       # FloatingPointError: main: z = log gives nan at [0, 2] of its result, …
 
 After each call, what it wrote is looked at. NaN and infinities that were there before, in arguments of the run and in
 constants (masks have them on purpose), are no reason to complain; what is computed from them is.
@@ -10,11 +10,13 @@ constants (masks have them on purpose), are no reason to complain; what is compu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import tvm_ffi
 
+from .debug_info import CallNames
 from .tensor import numpy_view
 
 Kinds: TypeAlias = Literal["nan", "all"]
@@ -32,17 +34,30 @@ def kinds_of(value: bool | str) -> Kinds | None:
     return value
 
 
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call of a kernel or packed function: its place in the source, and the names around it."""
+
+    name: str
+    location: str = ""
+    names: CallNames = field(default_factory=CallNames)
+
+
 class NumericsError(FloatingPointError):
     """A call that gave NaN or an infinity.
 
-    `call` is the kernel or packed function, `location` the place in the source that it comes from ("" if not known),
-    `value` the first such value, `index` where it is in the result.
+    `call` is the kernel or packed function, `location` the place in the source that it comes from, `variable` what it
+    computes there ("" if they are not known), `value` the first such value, `index` where it is in the result, `detail`
+    the message without function and variable.
     """
 
-    def __init__(self, message: str, call: str, location: str, value: float, index: tuple[int, ...]) -> None:
-        super().__init__(message)
-        self.call = call
-        self.location = location
+    def __init__(self, detail: str, call: CheckedCall, value: float, index: tuple[int, ...]) -> None:
+        head = f"{call.names.variable} = " if call.names.variable else ""
+        super().__init__(f"{head}{detail}")
+        self.detail = detail
+        self.call = call.name
+        self.location = call.location
+        self.variable = call.names.variable
         self.value = value
         self.index = index
 
@@ -55,9 +70,9 @@ class NumericsCheck:
         self.kinds: Kinds = kinds
         self._excused = {tensor.data_ptr() for tensor in _tensors(present) if self._first(tensor) is not None}
 
-    def __call__(self, name: str, location: str, args: Sequence[Any], result: Any) -> None:
+    def __call__(self, call: CheckedCall, args: Sequence[Any], result: Any) -> None:
         """Raise NumericsError if a call wrote a value that is looked for."""
-        if name.startswith("vm.builtin."):
+        if call.name.startswith("vm.builtin."):
             return  # these allocate and make views, but compute nothing
         outputs = [("its result", tensor) for tensor in _tensors([result])]
         outputs += [(f"argument {i}", tensor) for i, arg in enumerate(args) for tensor in _tensors([arg])]
@@ -68,10 +83,10 @@ class NumericsCheck:
             value = float(numpy_view(tensor)[place])
             where = f" at [{', '.join(map(str, place))}]" if place else ""
             which = "its result" if tensor is args[-1] else what
-            others = [described(other) for other in _tensors(args) if other is not tensor]
-            given = f"\n  operands: {'; '.join(others)}" if others else ""
-            message = f"{name} gives {value}{where} of {which}, {_head(tensor)}{given}"
-            raise NumericsError(message, name, location, value, place)
+            operands = "; ".join(_operands(call.names, args, tensor))
+            behind = f"\n  operands: {operands}" if operands else ""
+            detail = f"{call.name} gives {value}{where} of {which}, {_head(tensor)}{behind}"
+            raise NumericsError(detail, call, value, place)
 
     def _first(self, tensor: tvm_ffi.Tensor) -> tuple[int, ...] | None:
         """The index of the first value that is looked for; None if there is none."""
@@ -82,6 +97,15 @@ class NumericsCheck:
         if not bad.any():
             return None
         return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+
+
+def _operands(names: CallNames, args: Sequence[Any], result: tvm_ffi.Tensor) -> Iterator[str]:
+    """The tensors that a call took, each with the name of its variable."""
+    for i, arg in enumerate(args):
+        name = names.operands[i] if i < len(names.operands) else ""
+        for tensor in _tensors([arg]):
+            if tensor is not result and i not in names.written:
+                yield f"{name}: {described(tensor)}" if name else described(tensor)
 
 
 def described(tensor: tvm_ffi.Tensor) -> str:
@@ -116,4 +140,4 @@ def _tensors(values: Iterable[Any]) -> Iterator[tvm_ffi.Tensor]:
             yield from _tensors(cast("tuple[Any, ...]", value))
 
 
-__all__ = ["Kinds", "NumericsCheck", "NumericsError", "described", "kinds_of"]
+__all__ = ["CheckedCall", "Kinds", "NumericsCheck", "NumericsError", "described", "kinds_of"]

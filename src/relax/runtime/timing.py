@@ -96,28 +96,105 @@ Tracer = Callable[[TracedCall], None]
 
 
 @dataclass
+class ReportRow:
+    """The calls of a kernel or function at one place of a program."""
+
+    name: str
+    """The function called."""
+    variable: str = ""
+    """The variable of the program that it computes; "" for builtins and where none is known."""
+    location: str = ""
+    """The place in the source, as file:line:column; "" if it is not known."""
+    shapes: str = ""
+    """The shapes of the first call's tensors: ``(2, 4) (4, 8) -> (2, 8)``."""
+    calls: int = 0
+    seconds: float = 0.0
+    flops: int | None = None
+    """Arithmetic operations of all calls, as `tir.analysis.estimate_tir_flops` counts them; None if not known."""
+    nbytes: int = 0
+    """Bytes of the tensors of all calls, each of a call once."""
+
+    def add(self, seconds: float, flops: int | None, nbytes: int) -> None:
+        """Count one call."""
+        unknown = flops is None or (self.calls > 0 and self.flops is None)
+        self.flops = None if unknown else (self.flops or 0) + (flops or 0)
+        self.calls += 1
+        self.seconds += seconds
+        self.nbytes += nbytes
+
+
+_HEADER = (
+    "name",
+    "variable",
+    "calls",
+    "total us",
+    "share",
+    "FLOPs",
+    "GFLOP/s",
+    "bytes",
+    "GB/s",
+    "shapes",
+    "place",
+)
+_LEFT = ("name", "variable", "shapes", "place")
+
+
+@dataclass
 class Report:
-    """Time spent in each function a run called, by name: (calls, seconds)."""
+    """The time of a run, row by row."""
 
     total: float = 0.0
-    calls: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    rows: list[ReportRow] = field(default_factory=list[ReportRow])
+    """The calls by their places in the order of the first run of each; those of a builtin are one row."""
 
-    def add(self, name: str, seconds: float) -> None:
-        """Count one call."""
-        count, before = self.calls.get(name, (0, 0.0))
-        self.calls[name] = count + 1, before + seconds
+    @property
+    def calls(self) -> dict[str, tuple[int, float]]:
+        """Calls and seconds of each function, by name."""
+        result: dict[str, tuple[int, float]] = {}
+        for row in self.rows:
+            count, before = result.get(row.name, (0, 0.0))
+            result[row.name] = count + row.calls, before + row.seconds
+        return result
+
+    def share(self, row: ReportRow) -> float:
+        """The part of the whole time that a row took, from 0 to 1."""
+        return row.seconds / self.total if self.total else 0.0
 
     def table(self) -> str:
-        """The functions, those that took most time first, and what the machine itself took."""
-        rows = sorted(self.calls.items(), key=lambda row: -row[1][1])
-        inside = sum(seconds for _, seconds in self.calls.values())
-        rows.append(("(the machine itself)", (1, max(self.total - inside, 0.0))))
-        width = max(len(name) for name, _ in rows)
-        lines = [f"{'name':<{width}} {'calls':>8} {'total us':>12} {'share':>7}"]
-        for name, (count, seconds) in rows:
-            share = seconds / self.total * 100 if self.total else 0.0
-            lines.append(f"{name:<{width}} {count:>8} {seconds * 1e6:>12.2f} {share:>6.1f}%")
+        """The rows, those that took most time first, and what the machine itself took."""
+        inside = sum(row.seconds for row in self.rows)
+        own = ReportRow("(the machine itself)", calls=1, seconds=max(self.total - inside, 0.0))
+        rows = [*sorted(self.rows, key=lambda row: -row.seconds), own]
+        cells = [_HEADER, *(self._cells(row) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            " ".join(
+                cell.ljust(width) if title in _LEFT else cell.rjust(width)
+                for cell, width, title in zip(line, widths, _HEADER, strict=True)
+            ).rstrip()
+            for line in cells
+        ]
         return "\n".join(lines) + f"\ntotal {self.total * 1e6:.2f} us\n"
+
+    def _cells(self, row: ReportRow) -> tuple[str, ...]:
+        return (
+            row.name,
+            row.variable,
+            str(row.calls),
+            f"{row.seconds * 1e6:.2f}",
+            f"{self.share(row):.1%}",
+            "" if row.flops is None else str(row.flops),
+            _rate(row.flops or 0, row.seconds),
+            str(row.nbytes) if row.nbytes else "",
+            _rate(row.nbytes, row.seconds),
+            row.shapes,
+            row.location,
+        )
 
     def __str__(self) -> str:
         return self.table()
+
+
+def _rate(amount: int, seconds: float) -> str:
+    """Billions a second; "" for none."""
+    return f"{amount / seconds / 1e9:.2f}" if amount and seconds else ""

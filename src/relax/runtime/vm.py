@@ -23,6 +23,7 @@ from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
 from .compiled import passed
+from .debug_info import names_of_call
 from .decode import (
     CALL,
     CALL_VM,
@@ -40,8 +41,9 @@ from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
 from .entry_point import EntryPoint
 from .executable import Executable
-from .numerics import Kinds, NumericsCheck, kinds_of
+from .numerics import CheckedCall, Kinds, NumericsCheck, kinds_of
 from .places import CallSite, annotate
+from .recorder import Recorder
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
 from .values import export_value, import_value
@@ -330,7 +332,10 @@ class VirtualMachine:
         return evaluate
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
-        """Run a function once and say which of the functions it called took how long.
+        """Run a function once and say what took how long.
+
+        A row of the report has the variable, its place in the source, shapes, operations, bytes and time. FLOPs are
+        those of the program, whatever the kernel's schedule makes of them. A run that is watched takes longer.
 
         Parameters
         ----------
@@ -342,7 +347,7 @@ class VirtualMachine:
         Returns
         -------
         Report
-            Calls and seconds of each function; it prints as a table.
+            A row for each call of a function; it prints as a table.
 
         Raises
         ------
@@ -353,11 +358,11 @@ class VirtualMachine:
             raise ValueError("make the machine with VirtualMachine(..., profile=True) to profile")
         closure = self._entry(func_name)
         values = self.bind_arguments(closure, args, kwargs)
-        report = Report()
+        recorder = Recorder(self.executable)
         start = time.perf_counter()
-        self._run(closure.target, values, report)
-        report.total = time.perf_counter() - start
-        return report
+        self._run(closure.target, values, recorder)
+        recorder.report.total = time.perf_counter() - start
+        return recorder.report
 
     def set_instrument(self, instrument: Instrument | str | None) -> None:
         """Have a function (or a registered one, by name) called around every call; None removes it.
@@ -379,13 +384,13 @@ class VirtualMachine:
     # --------------------------------------------------------------------------------- running
 
     def _run(
-        self, code: Code, args: Sequence[Any], report: Report | None = None, waiting: int | None = None
+        self, code: Code, args: Sequence[Any], recorder: Recorder | None = None, waiting: int | None = None
     ) -> Any:
         """The interpreter's loop. Compiled functions are run as machine code, unless `waiting` says how many calls are
         under way in that already.
         """
         frames: list[_Frame] = []
-        observe = self._observer(report, args)
+        observe = self._observer(recorder, args)
         native, outside = waiting is None, waiting or 0
         registers, ops, pc = code.enter(args), code.ops, 0
         del args
@@ -476,29 +481,30 @@ class VirtualMachine:
             target, values = invoke_foreign, args
         return None, target(*values) if observe is None else observe(target, name, values, place)
 
-    def _observer(self, report: Report | None, inputs: Sequence[Any]) -> _Observer | None:
+    def _observer(self, recorder: Recorder | None, inputs: Sequence[Any]) -> _Observer | None:
         """The function that calls go through while they are watched, checked or timed."""
         if self._numerics is None:
-            return self._plain_observer(report)
-        inner = self._plain_observer(report)
+            return self._plain_observer(recorder)
+        inner = self._plain_observer(recorder)
         check = NumericsCheck(self._numerics, [*inputs, *self.executable.constants])
 
         def checked(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
             value = target(*args) if inner is None else inner(target, name, args, place)
             code, pc, _ = place
-            check(name, "".join(code.function.locations[pc : pc + 1]), args, value)
+            names = names_of_call(self.executable.debug, self.executable.program, code.function, pc)
+            check(CheckedCall(name, _location(code, pc), names), args, value)
             return value
 
         return checked
 
-    def _plain_observer(self, report: Report | None) -> _Observer | None:
-        if report is not None:
+    def _plain_observer(self, recorder: Recorder | None) -> _Observer | None:
+        if recorder is not None:
 
             def timed(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
-                del place
+                code, pc, _ = place
                 start = time.perf_counter()
                 value = target(*args)
-                report.add(name, time.perf_counter() - start)
+                recorder.record(code.function, pc, name, args, value, time.perf_counter() - start)
                 return value
 
             return timed

@@ -6,6 +6,7 @@ Its result is TIR: it prints, runs in `tir.interpret`, and is compared there wit
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing
 from . import cpu
 from .apply import ApplyDefaultSchedule
 from .packing import PACKED_CONSTANTS, PackConstants
@@ -15,3 +16,5 @@ __all__ = [
     "IS_SCHEDULED", "PACKED_CONSTANTS", "ApplyDefaultSchedule", "PackConstants", "PackedFunction", "ScheduleRule",
     "cpu", "schedule",
 ]  # fmt: skip
+
+answer_missing(__name__)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing
 from . import printer
 from .parser import from_source, ir, ir_module, relax, tir
 
 __all__ = ["from_source", "ir", "ir_module", "printer", "relax", "tir"]
+
+answer_missing(__name__)

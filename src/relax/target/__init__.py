@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ..ir.tvm_names import answer_missing
 from .machine import Caches, Machine
 from .target import Target, TargetKind
 
 __all__ = ["Caches", "Machine", "Target", "TargetKind"]
+
+answer_missing(__name__)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..ir import Diagnostic, DiagnosticError, structural_equal
+from ..ir.tvm_names import answer_missing
 from ..prim import IntImm
 from .buffer import Buffer
 from .stmt import Block, BlockRealize, PrimFunc
@@ -116,3 +117,5 @@ def _error(name: str, message: str, hint: str = "") -> DiagnosticError:
 
 
 __all__ = ["TensorIntrin", "buffers_of", "root_of"]
+
+answer_missing(__name__)

@@ -15,6 +15,7 @@ from ..ir.transform import (
     TimingInstrument,
     VerifyInstrument,
 )
+from ..ir.tvm_names import answer_missing
 from .algebra import (
     AdjustMatmulOrder,
     CombineParallelMatmul,
@@ -162,3 +163,5 @@ __all__ = [
     "function_pass",
     "module_pass",
 ]
+
+answer_missing(__name__)

@@ -6,6 +6,7 @@ After    alloc = R.builtin.alloc_tensor(R.shape([n, 4]), "float32", 0)
          _ = cls.f(x, y, n, alloc)
          gv = alloc
 
+The fresh tensor has the variable's name too (printed `gv` and `gv_1`): profiles and errors of the machine show it.
 Several outputs are allocated in order, and returned as a tuple. `call_dps_packed` is the same with a packed
 function. `call_tir_inplace` passes the reused arguments once, allocates the rest, and returns both; if an
 argument is not known to be what the output is declared to be, a match_cast checks it first. Arguments given
@@ -25,7 +26,7 @@ from typing import cast
 from ..analysis.inplace import check_reuse
 from ..analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..analysis.totality import is_surely_size
-from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
+from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.relations import is_base_of
 from ..ir import IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..op import builtin, is_call_of
@@ -51,6 +52,14 @@ def CallTIRRewrite(mod: IRModule) -> IRModule:
 class _Lowering(Rewriter):
     """Replaces each destination-passing call."""
 
+    _bound_name = ""
+    """The variable whose value is being rewritten."""
+
+    def var_binding(self, binding: VarBinding) -> None:
+        around, self._bound_name = self._bound_name, binding.var.name_hint
+        super().var_binding(binding)
+        self._bound_name = around
+
     def function(self, function: Function) -> RelaxExpr:
         return super().function(force_pure(function) if _has_dps_call(function) else function)
 
@@ -71,8 +80,8 @@ class _Lowering(Rewriter):
             self.check_sizes(tir_vars)
         reused = self.reused(normal, inputs, outputs)
         results = [
-            self.allocate(info, normal) if held is None else held
-            for held, info in zip(reused, outputs, strict=True)
+            self.allocate(info, normal, self.output_name(i, len(outputs))) if held is None else held
+            for i, (held, info) in enumerate(zip(reused, outputs, strict=True))
         ]
         fresh = [result for held, result in zip(reused, results, strict=True) if held is None]
         self.builder.emit(Call(callee, self.arguments(normal, inputs, fresh), span=normal.span), "_")
@@ -117,11 +126,16 @@ class _Lowering(Rewriter):
             return value
         return self.builder.match_cast(value, info, "checked")
 
-    def allocate(self, info: TensorStructInfo, call: Call) -> Var:
+    def output_name(self, index: int, count: int) -> str:
+        """The name of a fresh tensor: that of the variable of the result, which profiles and errors show."""
+        name = "alloc" if self._bound_name in ("", "_") else self._bound_name
+        return name if count == 1 else f"{name}_{index}"
+
+    def allocate(self, info: TensorStructInfo, call: Call, name: str) -> Var:
         device = VDeviceOperands(self.builder.vdevices).index(info.vdevice, call.span, self.builder.where)
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
         made = builtin.alloc_tensor(cast(RelaxExpr, info.shape), info.dtype, device, scope)
-        return self.builder.emit(made.replace(span=call.span), "alloc")
+        return self.builder.emit(made.replace(span=call.span), name)
 
     def check_sizes(self, tir_vars: RelaxExpr) -> None:
         """Make the shape that is passed as integers where that may fail: there is no shape of what are no sizes."""

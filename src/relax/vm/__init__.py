@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from ..runtime import Executable, VirtualMachine
+from ..ir.tvm_names import answer_missing
+from ..runtime import Executable, VirtualMachine, VMInstrumentReturnKind
 from .driver import build, compile
 from .find_nan import NaNReport, find_nan
 
-__all__ = ["Executable", "NaNReport", "VirtualMachine", "build", "compile", "find_nan"]
+__all__ = [
+    "Executable",
+    "NaNReport",
+    "VMInstrumentReturnKind",
+    "VirtualMachine",
+    "build",
+    "compile",
+    "find_nan",
+]
+
+answer_missing(__name__)

@@ -50,6 +50,11 @@ NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
 
 
+_BOOKKEEPING = frozenset(
+    f"vm.builtin.{name}" for name in ("alloc_shape_heap", "alloc_storage", "make_shape", "make_prim_value")
+)
+
+
 def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
     """Add every Relax function of a module to an executable under construction; its tensor constants, by identity.
 
@@ -100,11 +105,16 @@ class _Generator:
             pure=func.is_pure,
             exported="global_symbol" in func.attrs,
         ):
+            for param in func.params:
+                self.builder.name_register(cast(Reg, self._values[param]), param.name_hint)
             self._tail(body)
 
-    def _register(self) -> Reg:
+    def _register(self, var: Var | None = None) -> Reg:
+        register = Reg(self._next)
         self._next += 1
-        return Reg(self._next - 1)
+        if var is not None:
+            self.builder.name_register(register, var.name_hint)
+        return register
 
     # ------------------------------------------------------------------------- sequences, bindings
 
@@ -138,12 +148,13 @@ class _Generator:
             case If():
                 self._values[var] = self._if(value)
             case Call():
-                dst = self._register() if self._uses.get(var) else None
+                named = None if _is_bookkeeping(value) else var
+                dst = self._register(named) if self._uses.get(var) else None
                 self._call(value, dst)
                 if dst is not None:
                     self._values[var] = dst
             case TupleGetItem(source, index):
-                dst = self._register()
+                dst = self._register(var)
                 self.builder.emit_call("vm.builtin.tuple_getitem", [self._operand(source), Imm(index)], dst)
                 self._values[var] = dst
             case _:
@@ -271,6 +282,11 @@ class _Generator:
     def _refuse(self, message: str, expr: RelaxExpr) -> None:
         hint = "the default pipeline lowers everything: relax.build(mod)"
         self.errors.append(Diagnostic(NOT_LOWERED, message, expr.span, f"in {self._name}", hint=hint))
+
+
+def _is_bookkeeping(call: Call) -> bool:
+    """True if a call makes a shape, a size or memory of the machine, which no variable of the program is for."""
+    return isinstance(call.op, ExternFunc) and call.op.global_symbol in _BOOKKEEPING
 
 
 def _bindings(seq: SeqExpr) -> list[_Bound]:

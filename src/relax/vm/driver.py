@@ -7,6 +7,7 @@ y = relax.VirtualMachine(ex, relax.cpu())["main"](x)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from ..analysis import assert_well_formed
@@ -16,9 +17,10 @@ from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
+from ..runtime.debug_info import KernelInfo
 from ..schedules import ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target
-from ..tir import PrimFunc
+from ..tir import PrimFunc, written_params
 from ..tir.transform import LowerTIR
 from ..transform.bind_params import BindParams
 from ..transform.fold_constant import EVALUATE
@@ -27,6 +29,7 @@ from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
 from .compiled import compile_functions
+from .kernel_info import kernel_infos
 
 EXEC_MODES: Final = ("bytecode", "compiled")
 """The execution modes."""
@@ -115,8 +118,10 @@ def build(
     try:
         with where:
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
-                module = _lowering(pipeline, where)(module)
-            return _compile(module, where, exec_mode == "compiled")
+                module = _chosen(pipeline)(module)
+                infos = kernel_infos(module)
+                module = _machine_passes(where)(module)
+            return _compile(module, where, exec_mode == "compiled", infos)
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 
@@ -146,24 +151,28 @@ def _bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     return mod
 
 
-def _lowering(
-    pipeline: str | Pass | Callable[[IRModule], IRModule] | None, target: Target
-) -> Callable[[IRModule], IRModule]:
-    """The passes before bytecode and machine code: those of the pipeline, then the machine's own and the kernels'."""
+def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Callable[[IRModule], IRModule]:
+    """The passes of a pipeline."""
     if pipeline is None:
-        first: Callable[[IRModule], IRModule] = lambda mod: mod  # noqa: E731
-    else:
-        first = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+        return lambda mod: mod
+    return get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+
+
+def _machine_passes(target: Target) -> Pass:
+    """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'."""
     kernels: tuple[Pass, ...] = ()
     if target.opt_level >= SCHEDULED:
         kernels = (PackConstants(*cpu.RULES, target=target), ApplyDefaultSchedule(*cpu.RULES, target=target))
-    own = Sequential([VMBuiltinLower(), VMShapeLower(), *kernels, LowerTIR(target)], name="to_machine")
-    return lambda mod: own(first(mod))
+    return Sequential([VMBuiltinLower(), VMShapeLower(), *kernels, LowerTIR(target)], name="to_machine")
 
 
-def _compile(mod: IRModule, target: Target, compiled: bool) -> Executable:
+def _compile(mod: IRModule, target: Target, compiled: bool, infos: Mapping[str, KernelInfo]) -> Executable:
     builder = ExecBuilder()
     kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    for name in [name for name in kernels if name in infos]:
+        builder.describe_kernel(
+            name, replace(infos[name], written=tuple(sorted(written_params(kernels[name]))))
+        )
     constants = generate(builder, mod)
     if compiled:
         kernels |= compile_functions(builder, mod, constants).prim_funcs

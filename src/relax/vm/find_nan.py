@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Function
 from ..ir import IRModule
-from ..rewrite.rewriter import bindings_in
 from ..runtime import VirtualMachine
 from ..runtime.numerics import NumericsError
 from .driver import build
@@ -19,7 +17,7 @@ class NaNReport:
     """The first call of a run that gave NaN or an infinity."""
 
     variable: str
-    """The variable that the value is bound to; "" if the call stands in no binding, or the binding has no place."""
+    """The variable that the value is bound to; "" if the call stands in no binding."""
     call: str
     """The kernel or packed function that was called."""
     location: str
@@ -65,18 +63,8 @@ def find_nan(
     try:
         machine[func_name](*args)
     except NumericsError as error:
-        message = str(error.args[0]).removeprefix(f"{func_name}: ")
-        return NaNReport(_variable(mod, error.location), error.call, error.location, message)
+        return NaNReport(error.variable, error.call, error.location, error.detail)
     return None
-
-
-def _variable(mod: IRModule, location: str) -> str:
-    """The variable bound at a place of the source; "" if there is none."""
-    if not location:
-        return ""
-    bindings = (b for f in mod.functions.values() if isinstance(f, Function) for b in bindings_in(f))
-    places = ((b.var.name_hint, b.value.span) for b in bindings)
-    return next((name for name, span in places if span is not None and str(span) == location), "")
 
 
 __all__ = ["NaNReport", "find_nan"]

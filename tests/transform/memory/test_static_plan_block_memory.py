@@ -156,47 +156,47 @@ X = 'x: R.Tensor(("n", 16), "float32")'
         pytest.param(
             "a = R.exp(x)\nb = R.exp(a)\nc = R.exp(b)\nreturn (a, c)",
             X,
-            {None: ["alloc", "alloc1", "alloc2"]},
+            {None: ["a", "b", "c"]},
             id="returned, and one that would be alone",
         ),
         pytest.param(
             "a = R.exp(x)\nt = (a, (x, a))\nb = R.exp(a)\nc = R.exp(b)\nd = R.exp(c)\nreturn (t[1], d)",
             X,
-            {None: ["alloc", "alloc3"], "storage": ["alloc1", "alloc2"]},
+            {None: ["a", "d"], "storage": ["b", "c"]},
             id="in a tuple that is returned",
         ),
         pytest.param(
             'a = R.exp(x)\nr = R.call_packed("f", a, sinfo_args=R.Object)\nb = R.exp(a)\nc = R.exp(b)\nreturn R.exp(c)',
             X,
-            {None: ["alloc", "alloc3"], "storage": ["alloc1", "alloc2"]},
+            {None: ["a", "gv"], "storage": ["b", "c"]},
             id="given to a function that may keep it",
         ),
         pytest.param(
             'a = R.exp(x)\n@R.function\ndef f(y: R.Tensor((), "float32")):\n    return R.add(y, R.sum(a))\n'
             "b = R.sin(x)\nc = R.exp(b)\nd = R.exp(c)\nreturn (f, d)",
             X,
-            {None: ["alloc", "alloc5"], "storage": ["alloc3", "alloc4"]},
+            {None: ["a", "d"], "storage": ["b", "c"]},
             id="captured",
         ),
         pytest.param(
             "with R.dataflow():\n    a = R.exp(x)\n    b = R.reshape(a, (16, n))\n    c = R.exp(b)\n    d = R.exp(c)\n"
             "    e = R.add(b, d)\n    f = R.exp(e)\n    R.output(f)\nreturn f",
             X,
-            {"storage": ["alloc", "alloc1", "alloc2", "alloc3"], None: ["alloc4"]},
+            {"storage": ["a", "c", "d", "e"], None: ["f"]},
             id="views",
         ),
         pytest.param(
             "a = R.exp(x)\nb = R.exp(a)\nk = T.int64()\nu = R.match_cast(R.unique(R.sum(b, axis=1)), R.Tensor((k,), 'float32'))\n"
             "c = R.exp(u)\nd = R.exp(c)\nreturn R.exp(d)",
             X,
-            {"storage": ["alloc", "alloc1", "alloc2"], "storage1": ["alloc3", "alloc4"], None: ["alloc5"]},
+            {"storage": ["a", "b", "gv"], "storage1": ["c", "d"], None: ["gv2"]},
             id="sizes that are bound later",
         ),
         pytest.param(
             "a = R.exp(x)\nb = R.exp(a)\n_ = R.assert_op(R.const(True), format='no')\nc = R.outer(R.sum(b, axis=1), R.sum(b, axis=1))\n"
             "d = R.exp(c)\nreturn R.exp(d)",
             X,
-            {"storage": ["alloc", "alloc1", "alloc2"], "storage1": ["alloc3", "alloc4"], None: ["alloc5"]},
+            {"storage": ["a", "b", "gv"], "storage1": ["c", "d"], None: ["gv2"]},
             id="a large one behind an assertion",
         ),
     ],

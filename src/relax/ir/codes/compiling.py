@@ -110,6 +110,22 @@ declare(
     'List the device with a host target: `I.vdevice("llvm", 1)`.',
 )
 
+declare(
+    "E4301",
+    "a name of TVM that is not here",
+    "The program uses a module, class or function that TVM has. It is not built yet, or is called otherwise here. "
+    "The error is an AttributeError too, or an ImportError where the name is imported: `hasattr` and `try` find out.",
+    "Use what the error names; docs/coming-from-tvm.md lists every public name of TVM, and what is here for it.",
+)
+
+declare(
+    "E4302",
+    "a BlockBuilder used out of order",
+    "A method of `BlockBuilder` is called where it cannot be: `emit` outside a function, `emit_output` outside a "
+    "dataflow block, a function whose scope ends without a result. The error is a RuntimeError too.",
+    "Emit inside `with bb.function(name, params):`, and end it with `bb.emit_func_output`.",
+)
+
 # ------------------------------------------------------------------------------------ E5: loops
 
 declare(

@@ -52,8 +52,9 @@ declare(
 declare(
     "E1007",
     "no source text",
-    "The decorators read the text of what they decorate: from a file, a notebook cell, `python -c`, `python < file`, "
-    "or what was typed at the prompt. Functions made by `exec`, or piped into Python, have none.",
+    "The decorators read the text of what they decorate: from a file, a notebook cell, `python -c`, `python < file`, a "
+    "short here-document, or what was typed at the prompt. Functions made by `exec` have none, nor have programs of "
+    "more than 4096 bytes that are piped into Python.",
     "Put the program in a file or a notebook cell, or give its text to `relax.script.from_source`.",
 )
 declare(

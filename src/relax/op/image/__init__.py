@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...ir.tvm_names import answer_missing as _answer_missing
 from ..operator import namespace
 from . import grid, resizing
 
@@ -15,3 +16,5 @@ if TYPE_CHECKING:
     from .._signatures.image import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
     __getattr__, __dir__ = namespace("relax.image.")
+
+_answer_missing(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir import structural_equal
+from ...ir.tvm_names import answer_missing
 from ...prim import PrimExpr
 from ..usage import undefined_vars
 from ..well_formed import verify_well_formed
@@ -11,6 +12,7 @@ from .blocks import find_anchor_block, has_if_then_else, is_output_block
 from .effects import CallEffectKind, assert_pure_function, is_pure_function, side_effect
 from .flops import estimate_tir_flops
 from .memory import calculate_allocated_bytes, calculate_workspace_bytes
+from .operation_counts import operation_count
 from .ssa import verify_ssa
 
 
@@ -33,8 +35,11 @@ __all__ = [
     "has_if_then_else",
     "is_output_block",
     "is_pure_function",
+    "operation_count",
     "side_effect",
     "undefined_vars",
     "verify_ssa",
     "verify_well_formed",
 ]
+
+answer_missing(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.tvm_names import answer_missing
 from .base import PRIMITIVES
 from .error import ScheduleError
 from .instruction import Instruction, InstructionKind
@@ -24,3 +25,6 @@ __all__ = [
     "StmtSRef",
     "Trace",
 ]
+
+answer_missing(__name__)
+answer_missing("relax.tir.Schedule", Schedule)

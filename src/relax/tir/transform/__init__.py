@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.tvm_names import answer_missing
 from .common_subexpr_elim import CommonSubexprElimTIR
 from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
@@ -75,3 +76,5 @@ __all__ = [
     "lowering_steps",
     "prim_func_pass",
 ]
+
+answer_missing(__name__)

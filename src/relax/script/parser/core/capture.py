@@ -70,7 +70,10 @@ def _line(code: types.CodeType, module_globals: dict[str, Any]) -> Span | None:
 def _no_source(kind: str, name: str, filename: str) -> NoReturn:
     hint = "put it in a file or a notebook cell, or give its text to relax.script.from_source"
     if filename == "<stdin>":
-        hint = f"Python does not keep what it reads from a pipe or a prompt without readline: {hint}"
+        hint = (
+            "Python does not keep what it reads from a pipe (but for the last 4096 bytes, without "
+            f"PYTHONUNBUFFERED) or at a prompt without readline: {hint}"
+        )
     fail(NO_SOURCE, f"the source of {kind} `{name}` cannot be found", None, hint=hint)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from ....ir import DataType, Node, Span
+from ....ir.tvm_names import reason
 from .diagnostics import ATTRIBUTE, FORBIDDEN, close, fail
 from .scope import MISSING
 
@@ -20,6 +21,15 @@ MAX_ITERATIONS: Final = 100_000
 LAMBDA_STEPS: Final = 10
 """The iterations that a call of a lambda counts as: it takes as long, since its body is evaluated anew."""
 MAX_BITS: Final = 4096
+_TVM_MODULES: Final[Mapping[str, Sequence[str]]] = {
+    "R": ("relax.op", "relax"),
+    "R.image": ("relax.op.image",),
+    "R.vision": ("relax.op.vision",),
+    "R.memory": ("relax.op.memory",),
+    "R.distributed": ("relax.op.distributed",),
+    "T": ("relax.tir",),
+}
+"""The modules that have a namespace's names, where TVM has names that are not built."""
 
 
 def _bounded(values: Iterable[Any]) -> Iterator[Any]:
@@ -136,7 +146,8 @@ def _member(value: Any, name: str, span: Span) -> Any:
     listing: Callable[[], Sequence[str]] | None = getattr(value, "__dict__", {}).get("__dir__")
     known = listing() if listing is not None else (getattr(value, "__all__", None) or dir(value))
     label = getattr(value, "__script_name__", None) or _describe(value)
-    fail(ATTRIBUTE, f"`{label}` has no member `{name}`", span, hint=close(name, known))
+    why = next(filter(None, (reason(module, name) for module in _TVM_MODULES.get(label, ()))), "")
+    fail(ATTRIBUTE, f"`{label}` has no member `{name}`", span, hint=why or close(name, known))
 
 
 def _check_allowed(value: Any, name: str, span: Span) -> None:

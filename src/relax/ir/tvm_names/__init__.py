@@ -1,0 +1,31 @@
+"""The public names of TVM (0.14 to 0.19), and what this package has for each: the table of docs/coming-from-tvm.md.
+
+A name that is not built, or called otherwise, raises an error that says what to use instead:
+
+    >>> relax.transform.RunCodegen
+    error[E4301]: tvm.relax.transform.RunCodegen is not built yet
+      = help: there are no outside code generators; `relax.build` compiles all operators itself
+
+The error is an AttributeError, so that `hasattr` answers False, or an ImportError where the name is imported. A package
+answers for its names by ``answer_missing(__name__)`` at its end.
+"""
+
+from __future__ import annotations
+
+from .answers import MissingImportError, MissingNameError, answer_missing, missing, missing_module, reason
+from .names import NAMESPACES, row_of, rows
+from .table import Namespace, Row
+
+__all__ = [
+    "NAMESPACES",
+    "MissingImportError",
+    "MissingNameError",
+    "Namespace",
+    "Row",
+    "answer_missing",
+    "missing",
+    "missing_module",
+    "reason",
+    "row_of",
+    "rows",
+]

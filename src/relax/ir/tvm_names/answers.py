@@ -1,0 +1,108 @@
+"""Errors for names of TVM that are not here."""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..diagnostics import Diagnostic, DiagnosticError
+from ..python_source import caller_span
+from ..span import Span
+from .names import row_of
+from .table import Row
+
+_CODE: Final = "E4301"
+_LOOKUPS: Final = (str(Path(__file__).parents[2]) + os.sep, "<frozen importlib")
+"""The beginnings of the files whose frames stand between the user's line and the error."""
+_IMPORT_FROM: Final = dis.opmap["IMPORT_FROM"]
+
+
+class MissingNameError(DiagnosticError, AttributeError):
+    """A name of TVM that this package does not have, with what to use instead."""
+
+
+class MissingImportError(DiagnosticError, ModuleNotFoundError):
+    """The same, where the name is imported."""
+
+
+def missing(module: str, name: str) -> Exception:
+    """The error to raise for an attribute that a module has not.
+
+    That is an ImportError for ``from module import name``, which would drop an AttributeError's text, else an
+    AttributeError.
+    """
+    row = _absent(module, name)
+    if row is None:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    frame = _user_frame()
+    kind = MissingImportError if frame is not None and _is_importing(frame) else MissingNameError
+    return kind(_diagnostic(module, row, None if frame is None else caller_span(frame)))
+
+
+def missing_module(module: str, name: str) -> MissingImportError | None:
+    """The error to raise for a module that is imported and is not here; None if TVM has none such either."""
+    row = _absent(module, name)
+    if row is None:
+        return None
+    frame = _user_frame()
+    return MissingImportError(_diagnostic(module, row, None if frame is None else caller_span(frame)))
+
+
+def reason(module: str, name: str) -> str:
+    """Why a module does not have a name of TVM, and what to use instead; "" for other names."""
+    row = _absent(module, name)
+    if row is None:
+        return ""
+    return f"use `{row.here}`" if row.renamed else f"not built yet: {row.note}"
+
+
+def answer_missing(name: str, owner: types.ModuleType | type | None = None) -> None:
+    """Have a module (or class) raise `missing` for names that it has not, after its own ``__getattr__``."""
+    module = sys.modules[name] if owner is None else owner
+    before = cast("Callable[..., Any] | None", module.__dict__.get("__getattr__"))
+
+    def lookup(*arguments: Any) -> Any:
+        if before is not None:
+            try:
+                return before(*arguments)
+            except AttributeError:
+                if _absent(name, arguments[-1]) is None:
+                    raise
+        raise missing(name, arguments[-1])
+
+    setattr(module, "__getattr__", lookup)  # noqa: B010 (hidden from type checkers, which report what is misspelt)
+
+
+def _absent(module: str, name: str) -> Row | None:
+    """The row of a name that is not built, or called otherwise."""
+    row = row_of(module, name)
+    return row if row is not None and (row.status == "not yet" or row.renamed) else None
+
+
+def _diagnostic(module: str, row: Row, span: Span | None) -> Diagnostic:
+    if row.renamed:
+        message = f"{row.module}.{row.name} is called {row.here} here"
+        return Diagnostic(_CODE, message, span, hint=f"use `{row.here}`")
+    return Diagnostic(_CODE, f"{row.module}.{row.name} is not built yet", span, hint=row.note)
+
+
+def _user_frame() -> types.FrameType | None:
+    """The frame that looked a name up."""
+    frame: types.FrameType | None = cast("Any", sys)._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_LOOKUPS):
+        frame = frame.f_back
+    return frame
+
+
+def _is_importing(frame: types.FrameType) -> bool:
+    """True if a frame runs the second half of ``from module import name``."""
+    code = frame.f_code.co_code
+    return 0 <= frame.f_lasti < len(code) and code[frame.f_lasti] == _IMPORT_FROM
+
+
+__all__ = ["MissingImportError", "MissingNameError", "answer_missing", "missing", "missing_module", "reason"]

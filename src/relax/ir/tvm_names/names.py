@@ -1,0 +1,40 @@
+"""The whole table, and finding a name in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from . import common_names, loop_names, relax_names, relay_names
+from .table import Namespace, Row
+
+NAMESPACES: Final[tuple[Namespace, ...]] = (
+    *common_names.NAMESPACES,
+    *relax_names.NAMESPACES,
+    *loop_names.NAMESPACES,
+    *relay_names.NAMESPACES,
+)
+
+
+def rows() -> Iterator[Row]:
+    """Every row, in the table's order."""
+    for namespace in NAMESPACES:
+        yield from namespace.rows()
+
+
+def row_of(module: str, name: str) -> Row | None:
+    """The row of a name that TVM has where this package has `module`: ``row_of("relax.transform", "Gradient")``."""
+    return _by_place().get((module, name))
+
+
+@cache
+def _by_place() -> dict[tuple[str, str], Row]:
+    found: dict[tuple[str, str], Row] = {}
+    for namespace in NAMESPACES:
+        for row in namespace.rows():
+            found.setdefault((namespace.here, row.name), row)
+    return found
+
+
+__all__ = ["NAMESPACES", "row_of", "rows"]

@@ -1,0 +1,82 @@
+"""The counts of operations that an executable keeps of its kernels, for profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..ir import IRModule
+from ..prim import (
+    Add,
+    BinaryExpr,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    simplify,
+)
+from ..runtime.debug_info import KernelInfo
+from ..tir import PrimFunc
+from ..tir.analysis import operation_count
+
+_WORDS: Final[Mapping[type[PrimExpr], str]] = {
+    Add: "+",
+    Sub: "-",
+    Mul: "*",
+    FloorDiv: "//",
+    FloorMod: "%",
+    Min: "min",
+    Max: "max",
+}
+"""Operations on sizes, by their names in `KernelInfo`."""
+
+_MOST_WORDS: Final = 1_000
+
+
+def kernel_infos(mod: IRModule) -> dict[str, KernelInfo]:
+    """The infos of a module's PrimFuncs, before they are scheduled: what a schedule adds is no work of the program."""
+    funcs = ((name.name_hint, func) for name, func in mod.functions.items() if isinstance(func, PrimFunc))
+    return {name: KernelInfo(operations=_operations(func)) for name, func in funcs}
+
+
+def _operations(func: PrimFunc) -> str:
+    count = operation_count(func)
+    if count is None:
+        return ""
+    sources = {param: f"s{i}" for i, param in enumerate(func.params) if param not in func.buffer_map}
+    for i, param in enumerate(func.params):
+        buffer = func.buffer_map.get(param)
+        for dim, size in enumerate(() if buffer is None else buffer.shape):
+            if isinstance(size, Var):
+                sources.setdefault(size, f"a{i}.{dim}")
+    words: list[str] = []
+    return " ".join(words) if _append(simplify(count), sources, words) else ""
+
+
+def _append(expr: PrimExpr, sources: Mapping[Var, str], words: list[str]) -> bool:
+    """Append an expression in postfix order; False if it has something that there is no word for."""
+    if len(words) > _MOST_WORDS:
+        return False
+    match expr:
+        case IntImm(value=value):
+            words.append(str(value))
+        case Var() if expr in sources:
+            words.append(sources[expr])
+        case Cast(_, value):
+            return _append(value, sources, words)
+        case BinaryExpr(a=a, b=b) if type(expr) in _WORDS:
+            if not (_append(a, sources, words) and _append(b, sources, words)):
+                return False
+            words.append(_WORDS[type(expr)])
+        case _:
+            return False
+    return True
+
+
+__all__ = ["kernel_infos"]
