@@ -14,6 +14,7 @@ byte offset 0, and aligned to their element at least (fresh ones to 64 bytes).
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import platform
 import sys
@@ -171,8 +172,9 @@ def _apart(archive: Archive) -> tuple[Archive, list[bytes]]:
     return (Archive(archive.objects, tuple(units)), shared) if shared else (archive, [])
 
 
+@functools.lru_cache(maxsize=64)
 def _defines(data: bytes, name: str) -> bool:
-    """True if an object defines a symbol."""
+    """True if an object defines a symbol. Remembered: the objects asked about are in every archive."""
     return name.encode() in data and any(
         symbol.name == name and symbol.section != SHN_UNDEF for symbol in parse_object(data).symbols
     )
