@@ -24,14 +24,14 @@ def first(r: T.handle, c: T.handle):
 
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
-    assert text.count("@relax.cells.v2.fits(ptr %p0, i32 1, i32 73730, ptr null)") == 1
-    assert text.index("@relax.cells.v2.fits(ptr %p0") < text.index("call i32 @relax.cells.v2.call(")
-    assert "call void @relax.cells.v2.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
+    assert text.count("@relax.cells.v3.fits(ptr %p0, i32 1, i32 73730, ptr null)") == 1
+    assert text.index("@relax.cells.v3.fits(ptr %p0") < text.index("call i32 @relax.cells.v3.call(")
+    assert "call void @relax.cells.v3.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
 
 
 def test_the_entry_releases_registers_on_every_way_out():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[1]
-    leave = text.index("call void @relax.cells.v2.leave(")
+    leave = text.index("call void @relax.cells.v3.leave(")
     assert text.index("call i32 @relax.body.first(") < leave
     assert text.count("ret i32") == 2  # after that, and before anything is held
 
@@ -40,7 +40,7 @@ def test_an_operand_must_be_a_cell():
     @T.prim_func
     def wrong(r: T.handle, c: T.handle):
         T.func_attr({"relax.registers": 1, "relax.parameters": [], "tir.is_host_func": True})
-        T.cell_reshape(r, T.anylist_getitem(r, 0))
+        T.cell_reshape(T.anylist_getitem(r, 0), T.anylist_getitem(c, 4), r)
 
     with pytest.raises(DiagnosticError, match=r"E5903.*expected a cell: T.anylist_getitem\(list, index\)"):
         module_text({"wrong": wrong}, resolve("llvm"))
@@ -48,5 +48,5 @@ def test_an_operand_must_be_a_cell():
 
 def test_the_support_code_defines_what_is_called():
     text = cells_text()
-    missing = [name for name in FUNCTIONS if f"@relax.cells.v2.{name}(" not in text]
+    missing = [name for name in FUNCTIONS if f"@relax.cells.v3.{name}(" not in text]
     assert missing == []

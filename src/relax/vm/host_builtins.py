@@ -242,8 +242,11 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
     to = f.registers.take()
     dims = [cell_call("cell_dim", f.cell(value), _i64(axis)) for axis in range(ndim)]
     fits = cell_call("cell_fits", f.cell(value), IntImm("int32", ndim), TextImm(""), _i64(0))
-    made = cell_call("cell_shape", f.at(to), *dims)
-    f.otherwise(And(fits, made), lambda: f.packed("vm.builtin.shape_of", [value], to))
+    f.choose(
+        fits,
+        lambda: f.make("cell_shape", to, "vm.builtin.make_shape", *dims),
+        lambda: f.packed("vm.builtin.shape_of", [value], to),
+    )
     return Register(to)
 
 
@@ -251,17 +254,13 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
 
 
 def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
+    name = "vm.builtin.alloc_tensor"
     args = _operands(f, call)
     shape, dtype = args[0], str(cast(DataTypeImm, call.args[1]).value)
     if not isinstance(shape, Dims):
-        return f.call_packed("vm.builtin.alloc_tensor", f.with_device("vm.builtin.alloc_tensor", call, args))
+        return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    made = cell_call("cell_alloc", f.at(to), f.device(call, 2), TextImm(dtype), *shape.dims)
-    f.otherwise(
-        made,
-        lambda: f.packed("vm.builtin.alloc_tensor", f.with_device("vm.builtin.alloc_tensor", call, args), to),
-    )
-    return Register(to)
+    return f.make("cell_alloc", to, name, f.device(call, 2), TextImm(dtype), *shape.dims)
 
 
 def _alloc_storage(f: HostFunction, call: Call) -> HostValue:
@@ -271,9 +270,7 @@ def _alloc_storage(f: HostFunction, call: Call) -> HostValue:
     if not isinstance(shape, Dims) or len(shape.dims) != 1 or itemsize(dtype) != 1:
         return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    made = cell_call("cell_alloc", f.at(to), f.device(call, 2), TextImm("uint8"), *shape.dims)
-    f.otherwise(made, lambda: f.packed(name, f.with_device(name, call, args), to))
-    return Register(to)
+    return f.make("cell_alloc", to, name, f.device(call, 2), TextImm("uint8"), *shape.dims)
 
 
 def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
@@ -283,35 +280,23 @@ def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
     if not isinstance(shape, Dims) or not isinstance(offset, Number):
         return f.call_packed(name, args)
     to = f.registers.take()
-    made = cell_call(
-        "cell_view",
-        f.at(to),
-        f.cell(storage),
-        prim_cast("int64", offset.payload),
-        TextImm(dtype),
-        *shape.dims,
-    )
-    f.otherwise(made, lambda: f.packed(name, args, to))
-    return Register(to)
+    start = prim_cast("int64", offset.payload)
+    return f.make("cell_view", to, name, f.cell(storage), start, TextImm(dtype), *shape.dims)
 
 
 def _reshape(f: HostFunction, call: Call) -> HostValue:
     value, shape = f.operand(call.args[0], shared=False), f.operand(call.args[1])
+    name = "vm.builtin.reshape"
     if not isinstance(shape, Dims):
-        return f.call_packed("vm.builtin.reshape", [value, shape])
+        return f.call_packed(name, [value, shape])
     to = f.registers.take()
-    held = f.held(value)
-    made = cell_call("cell_reshape", f.at(to), f.cell(held), *shape.dims)
-    f.otherwise(made, lambda: f.packed("vm.builtin.reshape", [held, shape], to))
-    return Register(to)
+    return f.make("cell_reshape", to, name, f.cell(value), *shape.dims)
 
 
 def _copy_tensor(f: HostFunction, call: Call) -> HostValue:
-    value = f.held(f.operand(call.args[0]))
+    value = f.operand(call.args[0])
     to = f.registers.take()
-    made = cell_call("cell_copy", f.at(to), f.cell(value))
-    f.otherwise(made, lambda: f.packed("vm.builtin.copy_tensor", [value], to))
-    return Register(to)
+    return f.make("cell_copy", to, "vm.builtin.copy_tensor", f.cell(value))
 
 
 def _make_tuple(f: HostFunction, call: Call) -> HostValue:

@@ -16,8 +16,7 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
                  heap[0] = T.cell_dim(r[0], 0)
              else:
                  T.anylist_setitem_call_packed(…, "vm.builtin.on_heap", …)
-             if not T.cell_alloc(r[2], c[2], "float32", heap[0]):
-                 T.anylist_setitem_call_packed(r, 2, …, "vm.builtin.alloc_tensor", …)
+             T.cell_alloc(r[2], c[13], c[2], "float32", heap[0])
              T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
              T.anylist_setitem(r, 1, r[2])
 
@@ -356,6 +355,12 @@ class HostFunction:
         """Add a call as a statement."""
         self._out.append(Evaluate(call))
 
+    def make(self, intrinsic: str, to: int, name: str, *args: PrimExpr) -> Register:
+        """Make a value into a register by an intrinsic, or by the builtin of that name where it declines."""
+        builtin = cell_call("anylist_getitem", self.c, self.table.function(name))
+        self.emit(cell_call(intrinsic, self.at(to), builtin, *args))
+        return Register(to)
+
     def make_heap(self, size: int, notes: Sequence[str]) -> None:
         """Give the function a shape heap, with a note on each slot."""
         self.heap = Buffer(PrimVar("heap", "handle"), "int64", (size,), name="heap")
@@ -433,17 +438,10 @@ class HostFunction:
         if isinstance(value, Number):
             self.set(to, value)
         elif isinstance(value, Dims):
-            self._make_shape(value, to)
+            self.make("cell_shape", to, "vm.builtin.make_shape", *value.dims)
         else:
             self.packed(_MAKE_ARRAY, value.fields, to)
         return self.at(to)
-
-    def _make_shape(self, value: Dims, to: int) -> None:
-        codes = [self.integer(len(value.dims))]
-        for dim in value.dims:
-            codes += [self.integer(0), Number(None, dim)]
-        made = cell_call("cell_shape", self.at(to), *value.dims)
-        self.otherwise(made, lambda: self.packed("vm.builtin.make_shape", [self.integer(0), *codes], to))
 
     def argument(self, value: HostValue) -> PrimExpr:
         """A value as an argument of a call."""
@@ -501,8 +499,7 @@ class HostFunction:
         if shared:
             return held
         to = self.registers.take()
-        copied = cell_call("cell_copy", self.at(to), self.cell(held))
-        self.otherwise(copied, lambda: self.packed("vm.builtin.copy_tensor", [held], to))
+        self.make("cell_copy", to, "vm.builtin.copy_tensor", self.cell(held))
         return Register(to)
 
 
