@@ -204,7 +204,7 @@ def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
 
 
 def _make(cx: Context, name: str, cells: Sequence[PrimExpr], *operands: Operand) -> Val:
-    """A call of the support code that makes a value into the first of these cells, or asks the builtin in the second."""
+    """A call of the support code that makes a value into the first of the cells, or asks the builtin in the second."""
     cx.leave_unless_zero(_support(cx, name, *(f"ptr {cell(cx, part)}" for part in cells), *operands))
     return cx.i64(0)
 
@@ -212,6 +212,11 @@ def _make(cx: Context, name: str, cells: Sequence[PrimExpr], *operands: Operand)
 def _alloc(cx: Context, call: Call) -> Val:
     to, builtin, device, dtype, *dims = call.args
     return _make(cx, "make_tensor", (to, builtin, device), f"i32 {_dtype_word(dtype)}", *_dims(cx, dims))
+
+
+def _storage(cx: Context, call: Call) -> Val:
+    *cells, nbytes = call.args
+    return _make(cx, "make_storage", cells, f"i64 {cx.value(nbytes).to('i64').ref}")
 
 
 def _view(cx: Context, call: Call) -> Val:
@@ -261,7 +266,8 @@ TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "cell_kind": _kind, "cell_payload": _payload,
     "cell_fits": _fits, "cell_plain": _question("plain", "i1"), "cell_rank": _question("rank", "i32"),
     "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
-    "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc, "cell_view": _view, "cell_reshape": _reshape,
+    "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc,
+    "cell_storage": _storage, "cell_view": _view, "cell_reshape": _reshape,
     "cell_copy": _copy, "cell_shape": _shape, "cell_field": _field,
 }  # fmt: skip
 """The functions that write the code of these intrinsics, by name."""

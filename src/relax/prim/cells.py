@@ -23,9 +23,10 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
     cell_field(to, x, index)                                  make a field of a tuple the value of a cell; false, and
                                                               nothing changes, if there is none
 
-These make a value into a cell, or have the builtin do so that is in the cell f: it decides what is rare, and raises errors.
+These make a value into a cell, or have the builtin in the cell f do so: it does what is rare, and raises errors.
 
     cell_alloc(to, f, device, dtype, *dims)                   a fresh tensor
+    cell_storage(to, f, device, counts, bytes)                memory for tensors; the tensor `counts` counts it
     cell_view(to, f, storage, offset, dtype, *dims)           a tensor in a storage, `offset` bytes from its start
     cell_reshape(to, f, x, *dims)                             a view under another shape
     cell_copy(to, f, x)                                       a fresh tensor with the contents of one
@@ -47,7 +48,7 @@ _RESULTS: Final = {
     "anylist_setitem_call_last": "int32", "cell_value": "handle",
     "cell_kind": "int32", "cell_payload": "int64", "cell_fits": "bool", "cell_plain": "bool", "cell_rank": "int32",
     "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_field": "bool", "cell_alloc": "int32",
-    "cell_view": "int32", "cell_reshape": "int32", "cell_copy": "int32", "cell_shape": "int32",
+    "cell_storage": "int32", "cell_view": "int32", "cell_reshape": "int32", "cell_copy": "int32", "cell_shape": "int32",
 }  # fmt: skip
 
 for _name in _RESULTS:

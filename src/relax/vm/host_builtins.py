@@ -15,6 +15,7 @@ from ..prim import EQ, GE, LT, NE, And, FloatImm, IntImm, Or, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import cast as prim_cast
 from ..prim.cells import cell_call
+from ..runtime.compiled import COUNTS
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.match import ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
@@ -265,12 +266,15 @@ def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
 
 def _alloc_storage(f: HostFunction, call: Call) -> HostValue:
     args = _operands(f, call)
-    shape, dtype = args[0], str(cast(DataTypeImm, call.args[1]).value)
+    size, dtype = args[0], str(cast(DataTypeImm, call.args[1]).value)
     name = "vm.builtin.alloc_storage"
-    if not isinstance(shape, Dims) or len(shape.dims) != 1 or itemsize(dtype) != 1:
+    payload = size.dims[0] if isinstance(size, Dims) and len(size.dims) == 1 else None
+    payload = size.payload if isinstance(size, Number) else payload
+    if payload is None or itemsize(dtype) != 1:
         return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    return f.make("cell_alloc", to, name, f.device(call, 2), TextImm("uint8"), *shape.dims)
+    counts = cell_call("anylist_getitem", f.c, COUNTS)
+    return f.make("cell_storage", to, name, f.device(call, 2), counts, prim_cast("int64", payload))
 
 
 def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:

@@ -16,7 +16,7 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
                  heap[0] = T.cell_dim(r[0], 0)
              else:
                  T.anylist_setitem_call_packed(…, "vm.builtin.on_heap", …)
-             T.cell_alloc(r[2], c[13], c[2], "float32", heap[0])
+             T.cell_alloc(r[2], c[14], c[2], "float32", heap[0])
              T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
              T.anylist_setitem(r, 1, r[2])
 

@@ -45,6 +45,74 @@ declined:
   %status = call i32 @<P>ask(ptr %to, ptr %builtin, ptr %args, i32 3, i32 0, i32 %ndim, ptr %dims)
   ret i32 %status
 }
+define internal void @<P>free_storage(ptr %object, i32 %flags) nounwind {
+entry:
+  ; the owner counts the bytes in use: see make_storage
+  %strong = and i32 %flags, 1
+  %ends = icmp ne i32 %strong, 0
+  br i1 %ends, label %count, label %memory
+count:
+  %owner_at = getelementptr i8, ptr %object, i64 <OWNER>
+  %owner = load ptr, ptr %owner_at
+  %numbers_at = getelementptr i8, ptr %owner, i64 <HEADER>
+  %numbers = load ptr, ptr %numbers_at
+  %size_at = getelementptr i8, ptr %object, i64 <DIMS>
+  %size = load i64, ptr %size_at
+  %before = atomicrmw sub ptr %numbers, i64 %size monotonic
+  store ptr null, ptr %owner_at
+  call i32 @TVMFFIObjectDecRef(ptr %owner)
+  br label %memory
+memory:
+  call void @<P>free(ptr %object, i32 %flags)
+  ret void
+}
+define i32 @<P>make_storage(ptr %to, ptr %builtin, ptr %device, ptr %counts, i64 %bytes) nounwind {
+entry:
+  ; a small storage is memory of malloc; the builtin has a pool for others. `counts`: a tensor of numbers, or nothing
+  %size = alloca i64, align 8
+  store i64 %bytes, ptr %size
+  %small = icmp ule i64 %bytes, <SMALL>
+  br i1 %small, label %make, label %declined
+make:
+  %place_at = getelementptr i8, ptr %device, i64 8
+  %place = load i64, ptr %place_at
+  %object = call ptr @<P>tensor(i64 %place, i32 67585, i32 1, ptr %size, ptr null, i64 %bytes)
+  %failed = icmp eq ptr %object, null
+  br i1 %failed, label %declined, label %look
+look:
+  %kind = load i32, ptr %counts
+  %counted = icmp eq i32 %kind, 70
+  br i1 %counted, label %count, label %keep
+count:
+  %holder_at = getelementptr i8, ptr %counts, i64 8
+  %holder = load ptr, ptr %holder_at
+  %old = atomicrmw add ptr %holder, i64 1 monotonic
+  %owner_at = getelementptr i8, ptr %object, i64 <OWNER>
+  store ptr %holder, ptr %owner_at
+  %deleter_at = getelementptr i8, ptr %object, i64 16
+  store ptr @<P>free_storage, ptr %deleter_at
+  %numbers_at = getelementptr i8, ptr %holder, i64 <HEADER>
+  %in_use_at = load ptr, ptr %numbers_at
+  %before = atomicrmw add ptr %in_use_at, i64 %bytes monotonic
+  %in_use = add i64 %before, %bytes
+  %peak_at = getelementptr i64, ptr %in_use_at, i64 1
+  %peak = atomicrmw umax ptr %peak_at, i64 %in_use monotonic
+  %requests_at = getelementptr i64, ptr %in_use_at, i64 2
+  %requests = atomicrmw add ptr %requests_at, i64 1 monotonic
+  br label %keep
+keep:
+  call void @<P>own(ptr %to, ptr %object, i32 70)
+  ret i32 0
+declined:
+  %args = alloca [3 x <ANY>], align 8
+  call void @<P>put(ptr %args, i32 0, i32 1, i64 %bytes)
+  call void @<P>put(ptr %args, i32 1, i32 5, i64 67585)
+  %last = getelementptr <ANY>, ptr %args, i32 2
+  %all = load i128, ptr %device, align 8
+  store i128 %all, ptr %last, align 8
+  %status = call i32 @<P>call(ptr %builtin, ptr %args, i32 3, ptr %to)
+  ret i32 %status
+}
 define i32 @<P>make_view(ptr %to, ptr %builtin, ptr %storage, i64 %offset, i32 %dtype, i32 %ndim, ptr %dims) nounwind {
   %made = call i1 @<P>view(ptr %to, ptr %storage, i64 %offset, i32 %dtype, i32 %ndim, ptr %dims)
   br i1 %made, label %fine, label %declined

@@ -19,6 +19,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from ...runtime.allocator import SMALL_STORAGE
 from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
 from ..builder import ModuleBuilder
@@ -59,6 +60,7 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
     "copy": ("i1", "ptr, ptr, ptr"),
     "shape": ("i1", "ptr, i32, ptr"),
     "make_tensor": ("i32", "ptr, ptr, ptr, i32, i32, ptr"),
+    "make_storage": ("i32", "ptr, ptr, ptr, ptr, i64"),
     "make_view": ("i32", "ptr, ptr, ptr, i64, i32, i32, ptr"),
     "make_reshaped": ("i32", "ptr, ptr, ptr, i32, ptr"),
     "make_copy": ("i32", "ptr, ptr, ptr"),
@@ -98,6 +100,7 @@ def cells_text() -> str:
         "MOST": str(_MOST_BYTES),
         "MARK": str(TABLE_MARK),
         "RAW": str(_RAW),
+        "SMALL": str(SMALL_STORAGE),
         "VALUE_ERROR": module.string("ValueError"),
         "MEMORY_ERROR": module.string("MemoryError"),
         "NOT_PLAIN": module.string("an argument is no compact tensor in host memory; pass a compact copy"),
