@@ -374,6 +374,21 @@ def test_a_saved_executable_is_compiled_still(tmp_path):
     np.testing.assert_allclose(vm["main"](x3).numpy(), (4 * x3) ** 2, rtol=1e-6)
 
 
+def test_strings_come_back_as_strings():
+    @I.ir_module
+    class Program:
+        @R.function
+        def main(x: R.Object) -> R.Object:
+            return x
+
+    text = "a string that does not fit into a cell"
+    for mode in MODES:
+        main = machine(Program, mode)["main"]
+        for value in (text, text.encode(), (text, "b")):
+            assert main(value) == value
+        assert (type(main(text)), type(main(text.encode())), type(main((text,))[0])) == (str, bytes, str)
+
+
 def test_an_entry_point_speaks_the_c_abi():
     main = machine(Twice).get_function("main")
     x = tvm_ffi.from_dlpack(floats(6, 3))

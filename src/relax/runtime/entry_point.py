@@ -49,7 +49,7 @@ class EntryPoint(Closure):
             return self._vm.invoke_closure(self, *args, **kwargs)
         values: Sequence[Any] = args
         for value in args:
-            kind = type(value)
+            kind: Any = value.__class__
             if kind is not NDArray and kind is not tvm_ffi.Tensor and not _exports(value):
                 try:
                     values = [

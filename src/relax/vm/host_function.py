@@ -381,13 +381,13 @@ class HostFunction:
         assert self.heap is not None
         return BufferLoad(self.heap, (IntImm("int64", slot),))
 
-    def otherwise(self, condition: PrimExpr, write: Callable[[], None]) -> None:
+    def otherwise(self, condition: PrimExpr, write: Callable[[], object]) -> None:
         """Run what `write` writes unless the condition holds."""
         with self.apart() as out:
             write()
         self._out.append(IfThenElse(Not(condition), seq_of(out)))
 
-    def choose(self, condition: PrimExpr, yes: Callable[[], None], no: Callable[[], None]) -> None:
+    def choose(self, condition: PrimExpr, yes: Callable[[], object], no: Callable[[], object]) -> None:
         """Run what one of two functions writes."""
         arms: list[Stmt] = []
         for write in (yes, no):
