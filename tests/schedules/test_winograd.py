@@ -18,6 +18,7 @@ from relax.script import relax as R
 CASES = {
     "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
     "rests of tiles, channels that are no vector": {"ci": 19, "co": 17, "size": (31, 38), "kernel": (3, 3)},
+    "channels that are no whole blocks": {"ci": 16, "co": 64, "size": (16, 16), "kernel": (3, 3), "pad": 1},
     "several images": {"ci": 16, "co": 16, "size": (30, 29), "kernel": (3, 3), "n": 2, "pad": 1},
 }
 
@@ -105,6 +106,7 @@ def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, 
     packed = Winograd().pack(known.func(), target, [1])
     assert packed is not None
     transform = packed.packings[1]
+    assert (transform.outputs % transform.height > 0) == (case == "channels that are no whole blocks")
     generator = np.random.default_rng(0)
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
     build_module(packed.func)["main"](x, np.ascontiguousarray(transform(k)), y)

@@ -166,6 +166,7 @@ class KernelTransform:
         blocks, count, height, depth = self.shape
         result = np.zeros((blocks * height, depth, count), "float32")
         result[: self.outputs, : self.inputs] = elements.reshape(self.outputs, self.inputs, count)
+        result[self.outputs :] = result[self.outputs - 1]  # rows of no channel store the last channel again
         return np.transpose(np.reshape(result, (blocks, height, depth, count)), (0, 3, 1, 2))
 
 
