@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from ..expr import Call, DataTypeImm, PrimValue, StringImm
+from ..expr import Call, DataTypeImm, PrimValue, StringImm, Var
 from ..ir import RelaxExpr
 from ..prim import EQ, GE, LT, NE, And, FloatImm, IntImm, Or, PrimExpr
 from ..prim import StringImm as TextImm
@@ -73,7 +73,10 @@ def _check_tensor(f: HostFunction, call: Call) -> HostValue:
     ndim, dtype = _integer(call.args[1]), str(cast(DataTypeImm, call.args[2]).value)
     device = f.device(call, 4) if len(call.args) > 4 else _i64(0)
     condition = cell_call("cell_fits", f.cell(args[0]), IntImm("int32", ndim), TextImm(dtype), device)
-    return _asking(f, call, condition, args)
+    _asking(f, call, condition, args)
+    if isinstance(call.args[0], Var):
+        f.ranks[call.args[0]] = ndim
+    return f.null()
 
 
 def _check_shape(f: HostFunction, call: Call) -> HostValue:
@@ -115,13 +118,16 @@ def _check_tuple(f: HostFunction, call: Call) -> HostValue:
 def _match_shape(f: HostFunction, call: Call) -> HostValue:
     value, ndim = f.held(f.operand(call.args[0])), _integer(call.args[2])
     codes = [_integer(arg) for arg in call.args[3:-1]]
-    conditions: list[PrimExpr] = [EQ(cell_call("cell_rank", f.cell(value)), IntImm("int32", ndim))]
+    checked = f.ranks.get(cast(Var, call.args[0])) == ndim
+    conditions: list[PrimExpr] = []
+    if not checked:
+        conditions.append(EQ(cell_call("cell_rank", f.cell(value)), IntImm("int32", ndim)))
     stores: list[tuple[int, PrimExpr]] = []
     for axis in range(ndim):
         code, operand = codes[2 * axis], codes[2 * axis + 1]
         dim = cell_call("cell_dim", f.cell(value), _i64(axis))
         if code == STORE:
-            conditions.append(_is_size(dim))
+            conditions += [] if checked else [_is_size(dim)]  # no tensor has a dimension that is none
             stores.append((operand, dim))
         elif code != IGNORE:
             conditions.append(EQ(dim, f.slot(operand) if code == ASSERT_SLOT else _i64(operand)))
@@ -138,7 +144,9 @@ def _match_shape(f: HostFunction, call: Call) -> HostValue:
         else:
             f.packed("vm.builtin.match_shape", [value, f.integer(0), *rest], -1)
 
-    if stores:
+    if not conditions:
+        store()
+    elif stores:
         f.choose(conjunction(conditions), store, ask)
     else:
         f.otherwise(conjunction(conditions), ask)

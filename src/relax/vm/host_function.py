@@ -12,11 +12,8 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
              heap = T.alloc_buffer((1,), "int64")
              if not T.cell_fits(r[0], 1, "float32", 0):
                  T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
-             if T.cell_rank(r[0]) == 1 and (T.cell_dim(r[0], 0) >= 0 and T.cell_dim(r[0], 0) < 2**48):
-                 heap[0] = T.cell_dim(r[0], 0)
-             else:
-                 T.anylist_setitem_call_packed(…, "vm.builtin.on_heap", …)
-             T.cell_alloc(r[2], c[14], c[2], "float32", heap[0])
+             heap[0] = T.cell_dim(r[0], 0)
+             T.cell_alloc(r[2], c[12], c[2], "float32", heap[0])
              T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
              T.anylist_setitem(r, 1, r[2])
 
@@ -142,6 +139,8 @@ class HostFunction:
         self.notes = -1
         self.sizes: set[int] = set()
         """The slots of the heap that hold sizes of arguments."""
+        self.ranks: dict[Var, int] = {}
+        """The ranks of variables that have been checked to be tensors."""
         self.registers = Registers(0)
         self._values: dict[Var, HostValue] = {}
         self._out: list[Stmt] = []
@@ -233,8 +232,10 @@ class HostFunction:
             test = self._truth(self._operand(value.cond, shared=True))
         arms: list[Stmt] = []
         for branch in (value.true_branch, value.false_branch):
+            ranks, self.ranks = self.ranks, dict(self.ranks)
             with self.apart() as out:
                 self._sequence(cast(SeqExpr, branch), lambda branch_value: self.set(to, branch_value), tail)
+            self.ranks = ranks
             arms.append(seq_of(out))
         self._out.append(IfThenElse(test, *arms))
         return Register(to)
