@@ -69,13 +69,13 @@ def _operands(f: HostFunction, call: Call) -> list[HostValue]:
 
 
 def _check_tensor(f: HostFunction, call: Call) -> HostValue:
-    args = _operands(f, call)
+    args, subject = _operands(f, call), call.args[0]
     ndim, dtype = _integer(call.args[1]), str(cast(DataTypeImm, call.args[2]).value)
     device = f.device(call, 4) if len(call.args) > 4 else _i64(0)
     condition = cell_call("cell_fits", f.cell(args[0]), IntImm("int32", ndim), TextImm(dtype), device)
     _asking(f, call, condition, args)
-    if isinstance(call.args[0], Var):
-        f.ranks[call.args[0]] = ndim
+    if isinstance(subject, Var):
+        f.ranks[subject] = ndim
     return f.null()
 
 
