@@ -387,6 +387,7 @@ def test_strings_come_back_as_strings():
         for value in (text, text.encode(), (text, "b")):
             assert main(value) == value
         assert (type(main(text)), type(main(text.encode())), type(main((text,))[0])) == (str, bytes, str)
+        assert type(main(np.dtype("int8"))) is tvm_ffi.dtype
 
 
 def test_an_entry_point_speaks_the_c_abi():

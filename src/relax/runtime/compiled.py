@@ -128,9 +128,9 @@ def machine_value(value: Any) -> Any:
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return value if closure is None else closure
-    if isinstance(value, str):  # tvm-ffi's strings and bytes are subclasses of Python's
-        return str(value)
-    return bytes(value) if isinstance(value, bytes) else value
+    if isinstance(value, str | bytes) and not isinstance(value, tvm_ffi.dtype):
+        return str(value) if isinstance(value, str) else bytes(value)  # tvm-ffi has subclasses of them
+    return value
 
 
 def compiled_functions(
