@@ -220,12 +220,12 @@ class Wrapper:
     def compare(self, place: ArgumentField, expr: PrimExpr) -> None:
         with self.cx.exactly():
             found, expected = self.number(place), index(self.cx, expr)
-        shown, numbers = str(getattr(expr, "value", "")), [found]
-        if not isinstance(expr, IntImm):
-            shown, numbers = (
-                f"{escaped(size_text(expr))} = %lld ({escaped(self.origin(expr))})",
-                [found, expected],
-            )
+        shown, numbers = (
+            f"{escaped(size_text(expr))} = %lld ({escaped(self.origin(expr))})",
+            [found, expected],
+        )
+        if isinstance(expr, IntImm):
+            shown, numbers = str(expr.value), [found]
         message = IS.printf(context=_who(place), place=place.words, found="%lld", expected=shown)
         self.cx.fail_unless(found.eq(expected), *message, *numbers)
 
