@@ -2,9 +2,9 @@
 
     python benchmarks/call_overhead.py [--number N] [--repeat N]
 
-Programs: a function that returns its argument, a chain of 16 calls, and an MLP 784-128-10 at batch 1, the
-last with the time of its kernels alone. Ways to call: NumPy arrays, relax.nd arrays, and tvm-ffi's C ABI. Numbers are
-microseconds of processor time, the least of several runs.
+Programs: a function that returns its argument, a chain of 16 calls, three small products, which take memory of their
+own, and an MLP 784-128-10 at batch 1, the last with the time of its kernels alone. Ways to call: NumPy arrays, relax.nd
+arrays, and tvm-ffi's C ABI. Numbers are microseconds of processor time, the least of several runs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ MLP = """    @R.function
         with R.dataflow():
             h = R.nn.relu(R.add(R.matmul(x, w), b))
             y = R.add(R.matmul(h, v), c)
+            R.output(y)
+        return y
+"""
+PRODUCTS = """    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.matmul(a, w)
+            y = R.matmul(b, w)
             R.output(y)
         return y
 """
@@ -86,7 +95,10 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=9, help="runs (9)")
     options = parser.parse_args()
     table = Table("program", "mode", "NumPy", "relax.nd", "C ABI", title="microseconds a call")
-    programs = {"empty": (EMPTY, ((4,),)), "16 calls": (chain(16), ((4,),)), "MLP": (MLP, MLP_SHAPES)}
+    programs = {
+        "empty": (EMPTY, ((4,),)), "16 calls": (chain(16), ((4,),)),
+        "3 products": (PRODUCTS, ((1, 8), (8, 8))), "MLP": (MLP, MLP_SHAPES),
+    }  # fmt: skip
     alone = 0.0
     for name, (text, shapes) in programs.items():
         mod = relax.script.from_source(HEAD + text)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relax.codegen import resolve
+from relax.codegen import resolve, worker
 from relax.codegen.cells import FUNCTIONS, cells_text
-from relax.codegen.module import module_text
+from relax.codegen.module import kernel_texts, module_text
+from relax.codegen.object import machine_of
 from relax.ir import DiagnosticError
 from relax.script import tir as T
 
@@ -22,16 +23,32 @@ def first(r: T.handle, c: T.handle):
     T.anylist_setitem(r, 1, T.anylist_getitem(r, 0))
 
 
+@T.prim_func
+def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = A[i]
+
+
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
-    assert text.count("@relax.cells.v2.fits(ptr %p0, i32 1, i32 73730, ptr null)") == 1
-    assert text.index("@relax.cells.v2.fits(ptr %p0") < text.index("call i32 @relax.cells.v2.call(")
-    assert "call void @relax.cells.v2.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
+    assert text.count("@relax.cells.v3.fits(ptr %p0, i32 1, i32 73730, ptr null)") == 1
+    assert text.index("@relax.cells.v3.fits(ptr %p0") < text.index("call i32 @relax.cells.v3.call(")
+    assert "call void @relax.cells.v3.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
+
+
+def test_functions_of_the_host_are_compiled_as_they_are_written():
+    first_text, second_text = (
+        text.text for text in kernel_texts({"first": first, "copy": copy}, resolve("llvm"))
+    )
+    assert worker.as_written(first_text)
+    assert not worker.as_written(second_text)
+    levels = [machine_of(resolve(f"llvm -opt-level={level}")) for level in (1, 3)]
+    assert len({worker.emit_object(first_text, machine) for machine in levels}) == 1
 
 
 def test_the_entry_releases_registers_on_every_way_out():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[1]
-    leave = text.index("call void @relax.cells.v2.leave(")
+    leave = text.index("call void @relax.cells.v3.leave(")
     assert text.index("call i32 @relax.body.first(") < leave
     assert text.count("ret i32") == 2  # after that, and before anything is held
 
@@ -40,7 +57,7 @@ def test_an_operand_must_be_a_cell():
     @T.prim_func
     def wrong(r: T.handle, c: T.handle):
         T.func_attr({"relax.registers": 1, "relax.parameters": [], "tir.is_host_func": True})
-        T.cell_reshape(r, T.anylist_getitem(r, 0))
+        T.cell_reshape(T.anylist_getitem(r, 0), T.anylist_getitem(c, 4), r)
 
     with pytest.raises(DiagnosticError, match=r"E5903.*expected a cell: T.anylist_getitem\(list, index\)"):
         module_text({"wrong": wrong}, resolve("llvm"))
@@ -48,5 +65,5 @@ def test_an_operand_must_be_a_cell():
 
 def test_the_support_code_defines_what_is_called():
     text = cells_text()
-    missing = [name for name in FUNCTIONS if f"@relax.cells.v2.{name}(" not in text]
+    missing = [name for name in FUNCTIONS if f"@relax.cells.v3.{name}(" not in text]
     assert missing == []

@@ -151,6 +151,23 @@ def test_random_sizes_leave_nothing_behind(executable):
     np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
 
 
+def test_small_storages_are_memory_of_the_library_others_of_the_pool():
+    relax.register_func("allocator.fail", fail, override=True)
+    with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
+        vm = relax.VirtualMachine(relax.build(Module, "llvm"))
+    x = np.linspace(0, 1, 1000, dtype="float32")
+    np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
+    stats = vm.memory_stats()
+    assert (stats.in_use, stats.reserved, stats.requests, stats.allocations) == (0, 0, 1, 0)
+    assert 2 * 4000 <= stats.peak <= 3 * 4096
+    x = np.linspace(0, 1, MB // 4, dtype="float32")
+    np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
+    stats = vm.memory_stats()
+    assert (stats.in_use, stats.requests, stats.allocations) == (0, 2, 1)
+    assert stats.reserved == stats.peak >= 2 * MB
+    assert vm.release_memory() == stats.reserved
+
+
 def test_results_do_not_share_memory_with_later_calls(executable):
     vm = relax.VirtualMachine(executable)
     x = np.linspace(0, 1, 100, dtype="float32")

@@ -279,7 +279,7 @@ def test_an_object_is_written_as_it_was_read():
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         return R.multiply(x, x)
 
-    archive = read_archive(relax.build(relax.IRModule({"main": main}), "llvm").native)
+    archive = read_archive(relax.build(relax.IRModule({"main": main}), "llvm", exec_mode="bytecode").native)
     data = write_object(merged(combine(archive, "__tvm_ffi_")))
     out = np.zeros(3, "float32")
     load_object(data).get_function("multiply")(*map(argument, (x3, x3, out)))
@@ -291,7 +291,7 @@ def test_without_compiled_functions_the_file_is_that_of_save(tmp_path):
     def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
         return R.add(x, x)
 
-    executable = relax.build(relax.IRModule({"main": main}), "llvm")
+    executable = relax.build(relax.IRModule({"main": main}), "llvm", exec_mode="bytecode")
     executable.export_library(tmp_path / "model.so")
     assert (tmp_path / "model.so").read_bytes() == executable.to_bytes()
 

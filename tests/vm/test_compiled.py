@@ -340,7 +340,7 @@ def test_a_function_becomes_one_prim_func():
         'heap = T.allocate((1,), "int64")',
         'if not T.cell_fits(T.anylist_getitem(r, 0), T.int32(1), "float32", T.int64(0)):',
         "heap[T.int64(0)] = T.cell_dim(T.anylist_getitem(r, 0), T.int64(0))",
-        'T.cell_alloc(T.anylist_getitem(r, 2), T.anylist_getitem(c, 2), "float32", heap[T.int64(0)])',
+        'T.cell_alloc(T.anylist_getitem(r, 2), T.anylist_getitem(c, 12), T.anylist_getitem(c, 2), "float32", heap[T',
         'T.anylist_setitem_call_cpacked(r, -1, c, "add",',
         "T.anylist_setitem(r, 1, T.anylist_getitem(r, 2))",
     ):
@@ -372,6 +372,22 @@ def test_a_saved_executable_is_compiled_still(tmp_path):
     assert executable.to_bytes() == (tmp_path / "mixed.rlx").read_bytes()
     vm = relax.VirtualMachine(executable, relax.cpu())
     np.testing.assert_allclose(vm["main"](x3).numpy(), (4 * x3) ** 2, rtol=1e-6)
+
+
+def test_strings_come_back_as_strings():
+    @I.ir_module
+    class Program:
+        @R.function
+        def main(x: R.Object) -> R.Object:
+            return x
+
+    text = "a string that does not fit into a cell"
+    for mode in MODES:
+        main = machine(Program, mode)["main"]
+        for value in (text, text.encode(), (text, "b")):
+            assert main(value) == value
+        assert (type(main(text)), type(main(text.encode())), type(main((text,))[0])) == (str, bytes, str)
+        assert type(main(np.dtype("int8"))) is tvm_ffi.dtype
 
 
 def test_an_entry_point_speaks_the_c_abi():

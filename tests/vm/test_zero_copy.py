@@ -66,6 +66,41 @@ def floats(n):
 W = np.float32([1, 2, 3])
 
 
+@register_func("test.zero_copy.full", override=True)
+def full(x):
+    seen.append(x.data_ptr())
+    raise BufferError("it is full")
+
+
+@I.ir_module
+class Full:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Object:
+        return R.call_packed("test.zero_copy.full", x, sinfo_args=R.Object)
+
+
+def test_an_array_that_numpy_does_not_export_is_copied(vm):
+    x = floats(2)
+    x.flags.writeable = False
+    swapped = floats(2).astype(">f4")
+    for array in (x, swapped):
+        same, total = vm["main"](array, W)
+        assert seen.pop() != array.ctypes.data
+        np.testing.assert_array_equal(same.numpy(), floats(2))
+        np.testing.assert_array_equal(total.numpy(), floats(2) + W)
+    with pytest.raises(TypeError, match="main: parameter w: .*complex64"):
+        vm["main"](floats(2), W.astype("complex64"))
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_a_call_that_ends_in_a_buffer_error_is_not_made_twice(mode):
+    main = relax.VirtualMachine(relax.build(Full, "llvm", exec_mode=mode), relax.cpu())["main"]
+    with pytest.raises(RuntimeError, match="it is full") as info:  # tvm-ffi's kind for others than it knows
+        main(np.ones(3, "float32"))
+    assert len(seen) == 1
+    assert "test.zero_copy.full" in "".join(info.value.__notes__)
+
+
 def test_inputs_are_set_once_and_shared(vm):
     x = floats(2)
     vm.set_input("main", x, w=W)

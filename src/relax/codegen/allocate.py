@@ -14,7 +14,8 @@ from typing import Final
 
 from ..prim import GE, IntImm, PrimExpr
 from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.sizes import SIZE_RANGE, is_size
+from ..runtime.messages import NO_SIZE
+from ..runtime.sizes import is_size
 from ..tir import Buffer
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import Operand
@@ -82,8 +83,8 @@ def _from_heap(cx: Context, buffer: Buffer) -> tuple[Operand, Val]:
     with cx.exactly():
         for axis, extent in enumerate(buffer.shape):
             size = index(cx, extent)
-            message = f"{name}: dimension {axis} is %lld, expected a size, {SIZE_RANGE}"
-            cx.fail_unless(size.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, size)
+            message = NO_SIZE.printf(context=name, place=f"dimension {axis}", found="%lld")
+            cx.fail_unless(size.compare("", "ult", DIMENSION_LIMIT), *message, size)
         bytes_ = _checked_product(cx, buffer, name)
     for extent in buffer.shape:
         if not reads_memory(extent) and not cx.facts.nonnegative(extent):

@@ -73,8 +73,8 @@ def _compile(texts: Iterable[KernelText], target: Target, jobs: int | None = Non
     if any(LAUNCH in kernel.text for kernel in kernels):
         units.append((pool_object(machine_of(target)), (), ()))
     if any(CELLS in kernel.text for kernel in kernels):
-        units.append((cells_object(machine_of(target)), (), ()))
-        units.append((library_object(machine_of(target)), (), ()))
+        units.append((cells_object(target.triple), (), ()))
+        units.append((library_object(target.triple), (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1

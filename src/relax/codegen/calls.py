@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, PrimExpr, Var, free_vars
 from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.sizes import SIZE_RANGE
+from ..runtime.messages import IS, NO_SIZE
 from ..tir import Buffer, BufferLoad, PrimFunc
 from .context import Context, Storage, Unit, escaped
 from .formula import Val
@@ -66,10 +66,8 @@ def operands_of(
             value = scalars[param] = cx.value(arg)
             if param.nonnegative and not cx.facts.nonnegative(arg):
                 who = f"call of {escaped(callee)}: argument {escaped(param.name)}"
-                message = f"{who}: the value is %lld, expected a size, {SIZE_RANGE}"
-                cx.fail_unless(
-                    extended(value, param).compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value
-                )
+                message = NO_SIZE.printf(context=who, place="the value", found="%lld")
+                cx.fail_unless(extended(value, param).compare("", "ult", DIMENSION_LIMIT), *message, value)
             operands.append(f"{register_type(param.dtype)} {value.ref}")
             continue
         storage = _storage_of_argument(cx, callee, buffer, arg)
@@ -168,13 +166,13 @@ def _sizes(cx: Context, callee: str, known: Signature, places: dict[int, Storage
         cx.wide[var] = found = number(place)
         if place.what == "shape":
             who = f"call of {escaped(callee)}: argument {escaped(place.buffer.name)}"
-            message = f"{who}: {place.words} is %lld, expected a size, {SIZE_RANGE}"
-            cx.fail_unless(found.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, found)
+            message = NO_SIZE.printf(context=who, place=place.words, found="%lld")
+            cx.fail_unless(found.compare("", "ult", DIMENSION_LIMIT), *message, found)
     for place, expr in known.compared:
         with cx.exactly():
             expected, found = index(cx, expr), number(place)
         if expected.ref != found.ref:
             who = f"call of {escaped(callee)}: argument {escaped(place.buffer.name)}"
-            message = f"{who}: {place.words} is %lld, expected %lld"
-            cx.fail_unless(found.eq(expected), "ValueError", message, found, expected)
+            message = IS.printf(context=who, place=place.words, found="%lld", expected="%lld")
+            cx.fail_unless(found.eq(expected), *message, found, expected)
     return [f"i64 {cx.wide[var].ref}" for var in known.bound]

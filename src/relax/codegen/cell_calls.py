@@ -203,39 +203,40 @@ def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
     return write
 
 
+def _make(cx: Context, name: str, cells: Sequence[PrimExpr], *operands: Operand) -> Val:
+    """A call of the support code that makes a value into the first of the cells, or asks the builtin in the second."""
+    cx.leave_unless_zero(_support(cx, name, *(f"ptr {cell(cx, part)}" for part in cells), *operands))
+    return cx.i64(0)
+
+
 def _alloc(cx: Context, call: Call) -> Val:
-    to, device, dtype, *dims = call.args
-    operands = [
-        f"ptr {cell(cx, to)}",
-        f"ptr {cell(cx, device)}",
-        f"i32 {_dtype_word(dtype)}",
-        *_dims(cx, dims),
-    ]
-    return Val(cx.b, "i1", 1, _support(cx, "alloc", *operands))
+    to, builtin, device, dtype, *dims = call.args
+    return _make(cx, "make_tensor", (to, builtin, device), f"i32 {_dtype_word(dtype)}", *_dims(cx, dims))
+
+
+def _storage(cx: Context, call: Call) -> Val:
+    *cells, nbytes = call.args
+    return _make(cx, "make_storage", cells, f"i64 {cx.value(nbytes).to('i64').ref}")
 
 
 def _view(cx: Context, call: Call) -> Val:
-    to, storage, offset, dtype, *dims = call.args
-    start = cx.value(offset).to("i64").ref
-    cells = [f"ptr {cell(cx, to)}", f"ptr {cell(cx, storage)}"]
-    operands = [*cells, f"i64 {start}", f"i32 {_dtype_word(dtype)}", *_dims(cx, dims)]
-    return Val(cx.b, "i1", 1, _support(cx, "view", *operands))
+    to, builtin, storage, offset, dtype, *dims = call.args
+    start, word = f"i64 {cx.value(offset).to('i64').ref}", f"i32 {_dtype_word(dtype)}"
+    return _make(cx, "make_view", (to, builtin, storage), start, word, *_dims(cx, dims))
 
 
 def _reshape(cx: Context, call: Call) -> Val:
-    to, source, *dims = call.args
-    cells = [f"ptr {cell(cx, to)}", f"ptr {cell(cx, source)}"]
-    return Val(cx.b, "i1", 1, _support(cx, "reshape", *cells, *_dims(cx, dims)))
+    to, builtin, source, *dims = call.args
+    return _make(cx, "make_reshaped", (to, builtin, source), *_dims(cx, dims))
 
 
 def _copy(cx: Context, call: Call) -> Val:
-    cells = [f"ptr {cell(cx, arg)}" for arg in call.args]
-    return Val(cx.b, "i1", 1, _support(cx, "copy", *cells))
+    return _make(cx, "make_copy", call.args)
 
 
 def _shape(cx: Context, call: Call) -> Val:
-    to, *dims = call.args
-    return Val(cx.b, "i1", 1, _support(cx, "shape", f"ptr {cell(cx, to)}", *_dims(cx, dims)))
+    to, builtin, *dims = call.args
+    return _make(cx, "make_shape", (to, builtin), *_dims(cx, dims))
 
 
 def _field(cx: Context, call: Call) -> Val:
@@ -265,7 +266,8 @@ TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "cell_kind": _kind, "cell_payload": _payload,
     "cell_fits": _fits, "cell_plain": _question("plain", "i1"), "cell_rank": _question("rank", "i32"),
     "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
-    "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc, "cell_view": _view, "cell_reshape": _reshape,
+    "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc,
+    "cell_storage": _storage, "cell_view": _view, "cell_reshape": _reshape,
     "cell_copy": _copy, "cell_shape": _shape, "cell_field": _field,
 }  # fmt: skip
 """The functions that write the code of these intrinsics, by name."""

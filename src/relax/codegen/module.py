@@ -25,7 +25,7 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
-from .worker import IN_ORDER, IN_VECTORS
+from .worker import AS_WRITTEN, IN_ORDER, IN_VECTORS
 from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -110,6 +110,8 @@ def _text(unit: Unit, target: Target) -> KernelText:
     if unit.module.has_loops and not (unit.module.has_scalar_loops or unit.module.has_wide_tiles):
         head = f"{IN_VECTORS}\n{head}"
     head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
+    if all(REGISTERS in func.attrs for func in unit.functions.values()):
+        head = f"{AS_WRITTEN}\n{head}"
     return KernelText(
         head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
     )

@@ -93,15 +93,20 @@ def pool_object(machine: worker.Machine) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def cells_object(machine: worker.Machine) -> bytes:
+def cells_object(triple: str) -> bytes:
     """The object of the support code of compiled Relax functions: from the cache, or compiled."""
-    return _shared_object("support code of compiled functions", cells_text(), machine)
+    return _shared_object("support code of compiled functions", cells_text(), _any_processor(triple, 1))
 
 
 @lru_cache(maxsize=8)
-def library_object(machine: worker.Machine) -> bytes:
-    """The object of the support code of shared libraries: from the cache, or compiled."""
-    return _shared_object("support code of shared libraries", library_text(), machine)
+def library_object(triple: str) -> bytes:
+    """The object of the support code of shared libraries, which is seldom run: from the cache, or compiled."""
+    return _shared_object("support code of shared libraries", library_text(), _any_processor(triple, 0))
+
+
+def _any_processor(triple: str, opt_level: int) -> worker.Machine:
+    """The machine for code that all targets of a triple share, whatever their processors and levels."""
+    return worker.Machine(triple, "", "", opt_level)
 
 
 def _shared_object(name: str, code: str, machine: worker.Machine) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from ..runtime.messages import ARGUMENT_DTYPE, ARGUMENT_RANK, DEVICE, KIND
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
@@ -376,10 +377,10 @@ def support_text() -> str:
             tensor=TENSOR_TYPE,
             type_error=module.string("TypeError"),
             value_error=module.string("ValueError"),
-            kind_format=module.string("%s: expected a tensor, found %s"),
-            device_format=module.string("%s: expected a tensor on cpu, found one on device type %lld"),
-            type_format=module.string("%s: dtype is %s, expected %s"),
-            rank_format=module.string("%s: has %lld dimensions, expected %lld"),
+            kind_format=module.string(KIND.fill(context="%s", expected="a tensor", found="%s")),
+            device_format=module.string(DEVICE.fill(context="%s", expected="cpu", found="device type %lld")),
+            type_format=module.string(ARGUMENT_DTYPE.fill(context="%s", found="%s", expected="%s")),
+            rank_format=module.string(ARGUMENT_RANK.fill(context="%s", found="%lld", expected="%lld")),
             stride_format=module.string(
                 "%s: is not compact: the stride of dimension %lld is %lld, expected %lld"
             ),

@@ -19,7 +19,7 @@ from ..prim import IntImm, PrimExpr, Var, free_vars
 from ..prim.intervals import dtype_range
 from ..runtime.combine import FUNCTION
 from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.sizes import SIZE_RANGE
+from ..runtime.messages import IS, KIND, NO_NUMBER, NO_SIZE, TOO_NARROW
 from ..tir import Buffer, overlap_message
 from ..tir.arguments import size_text
 from . import support
@@ -192,24 +192,25 @@ class Wrapper:
         low, high = dtype_range(var.dtype)
         if high < 2**63 - 1:
             fits = value.le(int(high)) & value.ge(int(low))
-            message = (
-                f"argument {escaped(place.buffer.name)}: {place.words} is %lld, "
-                f"which does not fit {escaped(var.name)}'s dtype {var.dtype!s}"
+            message = TOO_NARROW.printf(
+                context=_who(place),
+                place=place.words,
+                found="%lld",
+                variable=escaped(var.name),
+                dtype=str(var.dtype),
             )
-            self.cx.fail_unless(fits, "ValueError", message, value)
+            self.cx.fail_unless(fits, *message, value)
         self.cx.wide[var] = value
         if place.what == "shape":
-            message = (
-                f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected a size, {SIZE_RANGE}"
-            )
-            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
+            message = NO_SIZE.printf(context=_who(place), place=place.words, found="%lld")
+            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), *message, value)
             self.cx.facts.size(var)
 
     def compare_sizes(self, run: Sequence[tuple[ArgumentField, int]]) -> None:
         """Compare dimensions of one argument, one after the other, with numbers."""
         first = run[0][0]
-        who = f"{escaped(self.cx.name)}: argument {escaped(first.buffer.name)}"
-        texts = [f"{who}: {place.words} is %lld, expected {size}" for place, size in run]
+        who = f"{escaped(self.cx.name)}: {_who(first)}"
+        texts = [IS.fill(context=who, place=place.words, found="%lld", expected=size) for place, size in run]
         sizes = [size for _, size in run]
         call = support.has_shape(self.b.module, self.tensors[first.param], first.axis, sizes, texts)
         fine = self.b.label("ok")
@@ -219,12 +220,14 @@ class Wrapper:
     def compare(self, place: ArgumentField, expr: PrimExpr) -> None:
         with self.cx.exactly():
             found, expected = self.number(place), index(self.cx, expr)
-        message = f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected "
+        shown, numbers = (
+            f"{escaped(size_text(expr))} = %lld ({escaped(self.origin(expr))})",
+            [found, expected],
+        )
         if isinstance(expr, IntImm):
-            self.cx.fail_unless(found.eq(expected), "ValueError", f"{message}{expr.value}", found)
-        else:
-            message += f"{escaped(size_text(expr))} = %lld ({escaped(self.origin(expr))})"
-            self.cx.fail_unless(found.eq(expected), "ValueError", message, found, expected)
+            shown, numbers = str(expr.value), [found]
+        message = IS.printf(context=_who(place), place=place.words, found="%lld", expected=shown)
+        self.cx.fail_unless(found.eq(expected), *message, *numbers)
 
     def origin(self, expr: PrimExpr) -> str:
         """The origins of the variables of an expression, for messages."""
@@ -287,20 +290,27 @@ class Wrapper:
         with self.b.cold(bad):
             name = self.b.op(support.kind_name(self.b.module, kind.ref))
             text = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {name} to i64"))
-            self.cx.fail("TypeError", f"argument {escaped(param.name)}: expected {wanted}, found %s", text)
+            context = f"argument {escaped(param.name)}"
+            self.cx.fail(*KIND.printf(context=context, expected=wanted, found="%s"), text)
         self.b.start(good)
 
     def require_range(self, param: Var, value: Val) -> None:
         dtype = param.dtype
         low, high = dtype_range(dtype)
-        message = f"argument {escaped(param.name)}: %lld does not fit {dtype!s}"
+        context = f"argument {escaped(param.name)}"
+        message = NO_NUMBER.printf(context=context, found="%lld", dtype=str(dtype))
         if dtype == "uint64":
-            self.cx.fail_unless(value.ge(0), "ValueError", message, value)
+            self.cx.fail_unless(value.ge(0), *message, value)
         elif dtype != "int64":
-            self.cx.fail_unless(value.ge(int(low)) & value.le(int(high)), "ValueError", message, value)
+            self.cx.fail_unless(value.ge(int(low)) & value.le(int(high)), *message, value)
         if param.nonnegative:
-            message = f"argument {escaped(param.name)}: the value is %lld, expected a size, {SIZE_RANGE}"
-            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
+            message = NO_SIZE.printf(context=context, place="the value", found="%lld")
+            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), *message, value)
+
+
+def _who(place: ArgumentField) -> str:
+    """An argument, as messages begin after the name of the function."""
+    return f"argument {escaped(place.buffer.name)}"
 
 
 _Compared = tuple[ArgumentField, PrimExpr]

@@ -29,6 +29,7 @@ from ..prim import Var as ShapeVar
 from ..runtime import match as values
 from ..runtime.heap import ShapeHeap
 from ..runtime.info import FuncInfo
+from ..runtime.messages import IS
 from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,
@@ -115,8 +116,8 @@ def check(value: Any, info: StructInfo, scope: Environment, place: Origin) -> No
             for where, dim, found in dimensions(value, info):
                 if not values.same_scalar(found, scope.evaluate(dim)):
                     expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
-                    raise ValueError(
-                        f"{place.context}: {where or 'the value'} is {found}, expected {expected}"
+                    raise IS(
+                        context=place.context, place=where or "the value", found=found, expected=expected
                     )
 
 

@@ -20,14 +20,17 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
     cell_count(x)                                             fields of a tuple; -1 if it is none
     cell_truth(x)                                             0 or 1; 2 if it is no condition
 
-Those that make a value into a cell give false, and change nothing, where the builtin of that purpose must decide:
+    cell_field(to, x, index)                                  make a field of a tuple the value of a cell; false, and
+                                                              nothing changes, if there is none
 
-    cell_alloc(to, device, dtype, *dims)                      a fresh tensor
-    cell_view(to, storage, offset, dtype, *dims)              a tensor in a storage, `offset` bytes from its start
-    cell_reshape(to, x, *dims)                                a view under another shape
-    cell_copy(to, x)                                          a fresh tensor with the contents of one
-    cell_shape(to, *dims)                                     a shape value
-    cell_field(to, x, index)                                  a field of a tuple
+These make a value into a cell, or have the builtin in the cell f do so: it does what is rare, and raises errors.
+
+    cell_alloc(to, f, device, dtype, *dims)                   a fresh tensor
+    cell_storage(to, f, device, counts, bytes)                memory for tensors; the tensor `counts` counts it
+    cell_view(to, f, storage, offset, dtype, *dims)           a tensor in a storage, `offset` bytes from its start
+    cell_reshape(to, f, x, *dims)                             a view under another shape
+    cell_copy(to, f, x)                                       a fresh tensor with the contents of one
+    cell_shape(to, f, *dims)                                  a shape value
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ _RESULTS: Final = {
     "anylist_setitem_call_packed": "int32", "anylist_setitem_call_cpacked": "int32",
     "anylist_setitem_call_last": "int32", "cell_value": "handle",
     "cell_kind": "int32", "cell_payload": "int64", "cell_fits": "bool", "cell_plain": "bool", "cell_rank": "int32",
-    "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_alloc": "bool", "cell_view": "bool",
-    "cell_reshape": "bool", "cell_copy": "bool", "cell_shape": "bool", "cell_field": "bool",
+    "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_field": "bool", "cell_alloc": "int32",
+    "cell_storage": "int32", "cell_view": "int32", "cell_reshape": "int32", "cell_copy": "int32", "cell_shape": "int32",
 }  # fmt: skip
 
 for _name in _RESULTS:

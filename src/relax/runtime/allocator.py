@@ -10,18 +10,21 @@ reference and asks tvm-ffi whether there are others. A request takes the smalles
 none that is far too large; else the largest free one is given back, and a block of just the size is allocated. So
 there are never more blocks than were in use at once, whatever sizes are asked for. A block that many requests passed
 over is given back too.
+
+Compiled functions allocate storages of up to `SMALL_STORAGE` bytes themselves, and free them with their last tensor:
+the C library keeps such memory for the next call. The allocator counts them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import tvm_ffi
 
 from .devices import Device
-from .tensor import new_tensor, view_tensor
+from .tensor import new_tensor, numpy_view, view_tensor
 
 FITS: Final = 16
 """A block serves requests down to this part of its size."""
@@ -29,6 +32,8 @@ SMALL: Final = 1 << 16
 """Blocks of up to so many bytes serve any request that they can take."""
 PATIENCE: Final = 256
 """A block that so many requests in a row did not use is given back."""
+SMALL_STORAGE: Final = 1 << 20
+"""Bytes up to which a compiled function allocates a storage without asking."""
 POLICIES: Final = ("pooled", "naive")
 
 
@@ -43,7 +48,7 @@ class MemoryStats(NamedTuple):
     reserved: int
     """Bytes held, in use or not."""
     peak: int
-    """The most bytes that were in use at once."""
+    """The most bytes that were in use at once. Small storages of compiled functions are not added to larger ones."""
     allocations: int
     """The number of times that memory was asked of the operating system."""
     requests: int
@@ -93,6 +98,10 @@ class Allocator:
         self._peak = 0
         self._allocations = 0
         self._requests = 0
+        self.counts = new_tensor((3,), "int64")
+        """Of the small storages of compiled functions: bytes in use, the most so far, and requests."""
+        self._counts: Any = numpy_view(self.counts)
+        self._counts[:] = 0
 
     def take(self, size: int, device: Device | None = None) -> tvm_ffi.Tensor:
         """A storage of `size` bytes, aligned to 64 bytes. Raises MemoryError."""
@@ -107,8 +116,15 @@ class Allocator:
     def stats(self) -> MemoryStats:
         """Counts of bytes, now and so far."""
         with self._lock:
+            small, peak, requests = (int(count) for count in self._counts)
             reserved = sum(block.capacity for block in self._blocks)
-            return MemoryStats(self._in_use(), reserved, self._peak, self._allocations, self._requests)
+            return MemoryStats(
+                in_use=self._in_use() + small,
+                reserved=reserved + small,
+                peak=max(self._peak, peak),
+                allocations=self._allocations,
+                requests=self._requests + requests,
+            )
 
     def release(self) -> int:
         """Give back the memory that is not in use; its bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from .archive import Archive, Unit
@@ -62,7 +63,11 @@ class _Combined:
 
 def combine(archive: Archive, prefix: str) -> ObjectFile:
     """One object with every unit of an archive; its kernels are the global symbols ``prefix + name``."""
-    parsed = [parse_object(data) for data in archive.objects]
+    shared = {unit.object for unit in archive.units if not unit.names}
+    parsed = [
+        _parsed_support(data) if index in shared else parse_object(data)
+        for index, data in enumerate(archive.objects)
+    ]
     if not parsed:
         raise ObjectFileError("it has no objects")
     machine = parsed[0].machine
@@ -83,6 +88,12 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
                 Relocation(r.offset, r.kind, targets[r.symbol], r.addend) for r in group
             )
     return ObjectFile(machine, tuple(into.sections), tuple(into.symbols), into.relocations)
+
+
+@lru_cache(maxsize=8)
+def _parsed_support(data: bytes) -> ObjectFile:
+    """An object without kernels. Remembered: it is in every archive."""
+    return parse_object(data)
 
 
 def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[list[int], list[int]]:

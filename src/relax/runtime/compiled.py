@@ -9,6 +9,7 @@ for each constant, packed function, bytecode function and device that some compi
     3   a function that makes the result of a packed function a value of the machine
     4   the greatest number of calls that may be under way, `VirtualMachine.max_depth`
     5   the bytes of the stack that calls of compiled functions by each other may take
+    6   counts of small storages, which machine code allocates itself (`Allocator.counts`)
     …   the operands of `Program.table`
 
 Where more of the stack would be taken, or more calls are under way, a compiled function calls the function in its own
@@ -42,7 +43,7 @@ from .values import import_result, import_value
 
 COMPILED_PREFIX: Final = "__vmtir__"
 """The prefix of the names of compiled functions in a library, before those of the Relax functions."""
-FIRST_DEVICE, IMPORT_RESULT, MOST_CALLS, STACK_LIMIT, FIRST_CELL = 2, 3, 4, 5, 6
+FIRST_DEVICE, IMPORT_RESULT, MOST_CALLS, STACK_LIMIT, COUNTS, FIRST_CELL = 2, 3, 4, 5, 6, 7
 STACK_BYTES: Final = 1 << 18
 """The stack that machine code takes before calls are carried out as bytecode: a part of the smallest of a thread."""
 NOTES_END: Final = "\t"
@@ -127,11 +128,18 @@ def machine_value(value: Any) -> Any:
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return value if closure is None else closure
+    if isinstance(value, str | bytes) and not isinstance(value, tvm_ffi.dtype):
+        return str(value) if isinstance(value, str) else bytes(value)  # tvm-ffi has subclasses of them
     return value
 
 
 def compiled_functions(
-    names: Sequence[str], library: NativeLibrary, cells: Sequence[Any], first: Device, max_depth: int
+    names: Sequence[str],
+    library: NativeLibrary,
+    cells: Sequence[Any],
+    first: Device,
+    max_depth: int,
+    counts: tvm_ffi.Tensor,
 ) -> dict[str, CompiledFunction]:
     """The compiled functions of these names, with a table of these values behind the fixed cells."""
     functions = (
@@ -140,7 +148,7 @@ def compiled_functions(
         first,
         _kept_aside(import_result),
     )
-    fixed = (*functions, max_depth, STACK_BYTES)
+    fixed = (*functions, max_depth, STACK_BYTES, counts)
     table = cells_function("table")(*fixed, *cells, library)
     make, release = cells_function("function"), cells_function("release")
     try:

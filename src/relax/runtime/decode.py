@@ -185,7 +185,12 @@ class Linker:
             raise LinkError(f"the executable has no machine code of compiled functions: {', '.join(missing)}")
         cells = table_values(program.table, program.constants, self._cell, self.devices)
         functions = compiled_functions(
-            program.compiled, self.library, cells, self.devices[0], self.machine.max_depth
+            program.compiled,
+            self.library,
+            cells,
+            self.devices[0],
+            self.machine.max_depth,
+            self.allocator.counts,
         )
         for name, function in functions.items():
             self.codes[name].compiled = function

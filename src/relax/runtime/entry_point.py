@@ -1,18 +1,22 @@
 """Entry points in machine code: calling them from Python with as little around them as can be.
 
-Machine code itself sees to it that tensors are compact and in host memory, and asks for what is needed. So arrays of
-this package and of tvm-ffi are passed on as they are; only other values are converted here. Whatever is not usual
-(keywords, a wrong number of arguments, values that cannot be converted, an instrument) goes the way of every closure.
+Arrays are handed to tvm-ffi as they are: it takes tensors of this package, its own, and NumPy's by DLPack. Machine code
+sees to it that they are compact and in host memory, and asks for what is needed. Only other values are converted here.
+Whatever is not usual (keywords, a wrong number of arguments, values that cannot be converted, a read-only array, an
+instrument) goes the way of every closure.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import tvm_ffi
 
 from .closure import Closure
 from .compiled import machine_value, passed
+from .dtypes import NUMPY_DTYPES
 from .nd import NDArray
 from .places import annotate
 from .values import export_value, import_value
@@ -22,34 +26,47 @@ if TYPE_CHECKING:
     from .vm import VirtualMachine
 
 
+_EXPORTED: Final = frozenset(dtype for dtype in NUMPY_DTYPES.values() if dtype.isbuiltin == 1)
+"""The dtypes, in native byte order, that NumPy exports by DLPack."""
+_new_array: Final = object.__new__
+
+
 class EntryPoint(Closure):
     """A function of a machine that has been compiled, as users call it."""
 
-    __slots__ = ("_function", "_infos", "_vm")
+    __slots__ = ("_count", "_function", "_infos", "_vm")
 
     def __init__(self, machine: VirtualMachine, name: str, target: Any, info: FuncInfo) -> None:
         super().__init__(machine, name, target, (), info)
         self._vm = machine
         self._function: tvm_ffi.Function = target.compiled.function
         self._infos: tuple[Info, ...] = info.params or ()
+        self._count = len(self._infos)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with Python values (arrays, numbers, tuples, …)."""
-        if kwargs or len(args) != len(self._infos) or self._vm.is_watched:
+        if kwargs or len(args) != self._count or self._vm.is_watched:
             return self._vm.invoke_closure(self, *args, **kwargs)
-        try:
-            values = [
-                value.tensor
-                if type(value) is NDArray
-                else value
-                if type(value) is tvm_ffi.Tensor
-                else import_value(value, info)
-                for value, info in zip(args, self._infos, strict=False)
-            ]
-        except (TypeError, ValueError):
-            return self._vm.invoke_closure(self, *args)  # its error names the parameter
+        values: Sequence[Any] = args
+        for value in args:
+            kind: Any = value.__class__
+            if kind is not NDArray and kind is not tvm_ffi.Tensor and not _exports(value):
+                try:
+                    values = [
+                        value if _exports(value) else import_value(value, info)
+                        for value, info in zip(args, self._infos, strict=True)
+                    ]
+                except (TypeError, ValueError):
+                    return self._vm.invoke_closure(self, *args)  # its error names the parameter
+                break
         try:
             result = self._function(*values)
+        except BufferError as error:
+            original, places = passed(error)
+            if not places:  # NumPy does not export an array, for instance one that is read-only: it is copied
+                return self._vm.invoke_closure(self, *args)
+            annotate(original, places)
+            raise original from None
         except Exception as error:
             original, places = passed(error)
             if not places:  # an argument was refused: say which
@@ -58,7 +75,17 @@ class EntryPoint(Closure):
             if original is error:
                 raise
             raise original from None
-        return NDArray(result) if type(result) is tvm_ffi.Tensor else export_value(machine_value(result))
+        if type(result) is tvm_ffi.Tensor:
+            array = _new_array(NDArray)
+            array.tensor = result
+            return array
+        return export_value(machine_value(result))
+
+
+def _exports(value: Any) -> bool:
+    """True for an array that tvm-ffi takes as it is, if NumPy exports it at all."""
+    kind: Any = value.__class__
+    return kind is NDArray or kind is tvm_ffi.Tensor or (kind is np.ndarray and value.dtype in _EXPORTED)
 
 
 __all__ = ["EntryPoint"]

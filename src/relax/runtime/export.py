@@ -239,6 +239,7 @@ def _fill(records: _Records, program: Program) -> None:
     records.native("import")
     records.add(_VALUE, 1, _MOST_CALLS)
     records.add(_VALUE, 1, _STACK_BYTES)
+    records.add(_VALUE, 0)  # nobody asks for counts of storages
     for operand in program.table:
         _record(records, program, operand, pairs)
     struct.pack_into("<Q", records.data, 0, (len(records.data) - 16) // 32)

@@ -18,7 +18,8 @@ from .devices import Device, is_cpu
 from .heap import ShapeHeap
 from .info import FuncInfo, mismatch, substitute
 from .info_text import parse_info
-from .sizes import SIZE_RANGE, is_size, shape_value
+from .messages import DEVICE, DIMENSIONS, DTYPE, IS, KIND, LENGTH, NO_SIZE, NO_TUPLE, RANK, SCALAR
+from .sizes import is_size, shape_value
 from .values import describe_shape, is_tuple, kind_of, prim_fits
 
 ASSERT_IMM: Final = 0
@@ -44,24 +45,23 @@ def check_tensor_info(
 ) -> None:
     """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device` (None: on the host)."""
     if not isinstance(value, tvm_ffi.Tensor):
-        raise TypeError(f"{context}: expected a tensor, found {kind_of(value)}")
+        raise KIND(context=context, expected="a tensor", found=kind_of(value))
     if ndim >= 0 and value.ndim != ndim:
-        raise ValueError(f"{context}: expected rank {ndim}, found rank {value.ndim} (shape {value.shape})")
+        raise RANK(context=context, expected=ndim, found=value.ndim, shape=value.shape)
     if dtype and value.dtype != dtype:
-        raise TypeError(f"{context}: expected dtype {dtype}, found {value.dtype}")
+        raise DTYPE(context=context, expected=dtype, found=value.dtype)
     place = value.device
     if place != device if device is not None else not is_cpu(place):
-        raise ValueError(f"{context}: expected a tensor on {device or 'cpu'}, found one on {place}")
+        raise DEVICE(context=context, expected=device or "cpu", found=place)
 
 
 @builtin("vm.builtin.check_shape_info", pure=False)
 def check_shape_info(value: Any, ndim: int, context: str) -> None:
     """A shape value, of `ndim` dimensions (-1: any)."""
     if not isinstance(value, tvm_ffi.Shape):
-        raise TypeError(f"{context}: expected a shape, found {kind_of(value)}")
+        raise KIND(context=context, expected="a shape", found=kind_of(value))
     if ndim >= 0 and len(value) != ndim:
-        found = f"{len(value)} (shape {describe_shape(value)})"
-        raise ValueError(f"{context}: expected a shape of {ndim} dimensions, found {found}")
+        raise DIMENSIONS(context=context, expected=ndim, found=len(value), shape=describe_shape(value))
 
 
 @builtin("vm.builtin.check_prim_value_info", pure=False)
@@ -69,7 +69,7 @@ def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
     """A scalar of `dtype`."""
     if not isinstance(value, bool | int | float) or not prim_fits(value, dtype):
         article = "an" if dtype.startswith("int") else "a"
-        raise TypeError(f"{context}: expected {article} {dtype} value, found {kind_of(value)}")
+        raise SCALAR(context=context, article=article, expected=dtype, found=kind_of(value))
 
 
 @builtin("vm.builtin.check_tuple_info", pure=False)
@@ -77,10 +77,9 @@ def check_tuple_info(value: Any, length: int, context: str) -> None:
     """A tuple of `length` fields. The null object, which a Python function without a result returns, is unit."""
     if length == 0 and value is None:
         return
-    if not is_tuple(value):
-        raise TypeError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
-    if len(value) != length:
-        raise ValueError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
+    if not is_tuple(value) or len(value) != length:
+        message = LENGTH if is_tuple(value) else NO_TUPLE
+        raise message(context=context, expected=length, found=kind_of(value))
 
 
 @builtin("vm.builtin.check_func_info", pure=False)
@@ -96,10 +95,10 @@ def check_function(value: Any, expected: FuncInfo, context: str) -> None:
     """A function that can serve as what is expected: a packed function, or a Relax function that fits."""
     if expected.params is None:
         if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
-            raise TypeError(f"{context}: expected a packed function, found {kind_of(value)}")
+            raise KIND(context=context, expected="a packed function", found=kind_of(value))
         return
     if not isinstance(value, Closure):
-        raise TypeError(f"{context}: expected a Relax function, found {kind_of(value)}")
+        raise KIND(context=context, expected="a Relax function", found=kind_of(value))
     why = None if value.info is None else mismatch(value.info, expected)
     if why is not None:
         raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
@@ -114,22 +113,20 @@ def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_contex
     context: str = codes_and_context[-1]
     dims: Sequence[int] = value.shape if isinstance(value, tvm_ffi.Tensor) else value
     if len(dims) != ndim:
-        raise ValueError(
-            f"{context}: expected rank {ndim}, found rank {len(dims)} (shape {describe_shape(dims)})"
-        )
+        raise RANK(context=context, expected=ndim, found=len(dims), shape=describe_shape(dims))
     for axis in range(ndim):
         code, operand = codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
-        found = dims[axis]
+        found, place = dims[axis], f"dimension {axis}"
         if code == ASSERT_SLOT:
             if found != _slots(heap)[operand]:
                 expected = ShapeHeap.over(heap).expected(operand)
-                raise ValueError(f"{context}: dimension {axis} is {found}, expected {expected}")
+                raise IS(context=context, place=place, found=found, expected=expected)
         elif code == STORE:
             if not is_size(found):
-                raise ValueError(f"{context}: dimension {axis} is {found}, expected a size, {SIZE_RANGE}")
+                raise NO_SIZE(context=context, place=place, found=found)
             _slots(heap)[operand] = found
         elif code == ASSERT_IMM and found != operand:
-            raise ValueError(f"{context}: dimension {axis} is {found}, expected {operand}")
+            raise IS(context=context, place=place, found=found, expected=operand)
 
 
 @builtin("vm.builtin.match_shape_value", pure=False)
@@ -137,7 +134,8 @@ def match_shape_value(value: Any, shape: Any, context: str) -> None:
     """Match all the dimensions of a tensor or shape against a shape value."""
     dims: Sequence[int] = value.shape if isinstance(value, tvm_ffi.Tensor) else value
     if tuple(dims) != tuple(shape):
-        raise ValueError(f"{context}: the shape is {describe_shape(dims)}, expected {describe_shape(shape)}")
+        expected = describe_shape(shape)
+        raise IS(context=context, place="the shape", found=describe_shape(dims), expected=expected)
 
 
 @builtin("vm.builtin.match_prim_value", Effects(writes=(1,)), pure=False)
@@ -160,15 +158,15 @@ def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any
         else:
             fits = (value - heap.slots[operand]) % (1 << 64) == 0  # a uint64 may look negative in a slot
         if not fits:
-            raise ValueError(f"{context}: the value is {value}, expected {heap.expected(operand)}")
+            raise IS(context=context, place="the value", found=value, expected=heap.expected(operand))
     elif not same_scalar(value, operand):
-        raise ValueError(f"{context}: the value is {value}, expected {operand}")
+        raise IS(context=context, place="the value", found=value, expected=operand)
 
 
 def check_size(value: int, context: str) -> None:
     """Raise ValueError unless a scalar that stands for a dimension elsewhere may be one."""
     if not is_size(value):
-        raise ValueError(f"{context}: the value is {value}, expected a size, {SIZE_RANGE}")
+        raise NO_SIZE(context=context, place="the value", found=value)
 
 
 def same_scalar(a: float, b: float) -> bool:

@@ -14,6 +14,7 @@ byte offset 0, and aligned to their element at least (fresh ones to 64 bytes).
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import platform
 import sys
@@ -35,7 +36,7 @@ __all__ = [
 
 PACKED_PREFIX: Final = "__tvm_ffi_"
 """The prefix that tvm-ffi's convention puts before a packed function's name to make its symbol."""
-CELLS: Final = "relax.cells.v2."
+CELLS: Final = "relax.cells.v3."
 """The prefix of the support code of compiled Relax functions (`relax.codegen.cells`). A process keeps one copy: values
 made by it are freed by it, whoever holds them. The number changes with the meaning of a function."""
 LIBRARY_TABLE: Final = "relax.library.v1.refuse"
@@ -171,8 +172,9 @@ def _apart(archive: Archive) -> tuple[Archive, list[bytes]]:
     return (Archive(archive.objects, tuple(units)), shared) if shared else (archive, [])
 
 
+@functools.lru_cache(maxsize=64)
 def _defines(data: bytes, name: str) -> bool:
-    """True if an object defines a symbol."""
+    """True if an object defines a symbol. Remembered: the objects asked about are in every archive."""
     return name.encode() in data and any(
         symbol.name == name and symbol.section != SHN_UNDEF for symbol in parse_object(data).symbols
     )

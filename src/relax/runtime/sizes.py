@@ -7,14 +7,11 @@ results of packed functions become values, when a shape is computed, when memory
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import tvm_ffi
 
 from .limits import DIMENSION_LIMIT
-
-SIZE_RANGE: Final = f"at least 0 and less than 2**{DIMENSION_LIMIT.bit_length() - 1}"
-"""The range of sizes, in words."""
+from .messages import NEGATIVE, NO_SHAPE, TOO_LARGE
 
 
 def is_size(value: int) -> bool:
@@ -27,11 +24,7 @@ def check_dimensions(dims: Sequence[int]) -> None:
     if not dims or (min(dims) >= 0 and max(dims) < DIMENSION_LIMIT):
         return
     shown = ", ".join(number_text(int(dim)) for dim in dims) + ("," if len(dims) == 1 else "")
-    if min(dims) < 0:
-        raise ValueError(f"a shape cannot have a negative dimension, as in ({shown})")
-    raise ValueError(
-        f"a shape cannot have a dimension of 2**{DIMENSION_LIMIT.bit_length() - 1} or more, as in ({shown})"
-    )
+    raise NO_SHAPE(what=NEGATIVE if min(dims) < 0 else TOO_LARGE, shape=f"({shown})")
 
 
 def number_text(number: int) -> str:

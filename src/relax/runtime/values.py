@@ -220,6 +220,8 @@ def kind_of(value: object) -> str:
             return f"the string {value[:40]!r}"
         case None:
             return "the null object"
+        case tvm_ffi.Map():  # what machine code makes of a dictionary
+            return "an object of type dict"
         case _:
             return f"an object of type {type(value).__name__}"
 

@@ -129,6 +129,8 @@ class VirtualMachine:
         self._codes = Linker(self, executable, self.devices, self._allocator).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
+        self.is_watched = self._numerics is not None
+        """True while calls are looked at: by an instrument, a tracer or a check of numerics."""
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, list[Any]] = {}
         self._outputs: dict[str, Any] = {}
@@ -162,11 +164,6 @@ class VirtualMachine:
         """A function of the executable as a value, also a private one."""
         code = self._codes[name]
         return Closure(self, name, code, (), code.function.info)
-
-    @property
-    def is_watched(self) -> bool:
-        """True while calls are looked at: by an instrument, a tracer or a check of numerics."""
-        return not (self._instrument is None and self._tracer is None and self._numerics is None)
 
     def get_function(self, name: str) -> tvm_ffi.Function:
         """An entry point under tvm-ffi's C ABI, for callers that pass ``tvm_ffi.Tensor`` and handle errors themselves.
@@ -371,6 +368,7 @@ class VirtualMachine:
         return ``VMInstrumentReturnKind.SKIP_RUN`` to leave the call out.
         """
         self._instrument = get_global_func(instrument) if isinstance(instrument, str) else instrument
+        self._watch()
 
     def set_tracer(self, tracer: Tracer | None) -> None:
         """Have a function told of every call of a kernel, builtin or packed function, after it; None removes it.
@@ -380,6 +378,11 @@ class VirtualMachine:
         is set, instruments see only calls of Relax functions.
         """
         self._tracer = tracer
+        self._watch()
+
+    def _watch(self) -> None:
+        watchers = (self._instrument, self._tracer, self._numerics)
+        self.is_watched = any(watcher is not None for watcher in watchers)
 
     # --------------------------------------------------------------------------------- running
 

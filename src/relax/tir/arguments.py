@@ -13,8 +13,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ..prim import Add, BinaryExpr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, free_vars
+from ..runtime.messages import ARGUMENT_DTYPE, ARGUMENT_RANK, IS, KIND, NO_NUMBER, NO_SIZE, TOO_NARROW
 from ..runtime.rounding import round_number
-from ..runtime.sizes import SIZE_RANGE, is_size
+from ..runtime.sizes import is_size
 from .buffer import Buffer
 from .evaluation import Env, View, flat_memory
 
@@ -38,22 +39,22 @@ _KINDS: Final[dict[type, str]] = {
 
 def bind_scalar(name: str, param: Var, arg: Any) -> Any:
     """The checked value of a scalar argument. Raises TypeError for another kind, ValueError if it does not fit."""
-    dtype = param.dtype
+    dtype, context = param.dtype, f"{name}: argument {param.name}"
     if dtype.is_handle:
         return arg
     if isinstance(arg, np.generic):
         arg = cast(Any, arg).item()
     if not isinstance(arg, (int, float)) or (isinstance(arg, float) and not dtype.is_float):
         wanted = "a float" if dtype.is_float else "a bool" if dtype.is_bool else "an int"
-        raise TypeError(f"{name}: argument {param.name}: expected {wanted}, found {_kind(arg)}")
+        raise KIND(context=context, expected=wanted, found=_kind(arg))
     if dtype.is_float:
         return round_number(arg, dtype)
     if dtype.is_bool:
         return bool(arg)
     if not dtype.min_value <= arg <= dtype.max_value:
-        raise ValueError(f"{name}: argument {param.name}: {arg} does not fit {dtype!s}")
+        raise NO_NUMBER(context=context, found=arg, dtype=dtype)
     if param.nonnegative and not is_size(int(arg)):
-        raise ValueError(f"{name}: argument {param.name}: the value is {arg}, expected a size, {SIZE_RANGE}")
+        raise NO_SIZE(context=context, place="the value", found=arg)
     return int(arg)
 
 
@@ -66,27 +67,28 @@ def bind_sizes(env: Env, bound: Bound, name: str, buffer: Buffer, arg: Any) -> N
     """Check an array's dtype and rank, and bind what stands alone in the buffer's shape, strides and offset."""
     who = f"{name}: argument {buffer.name}"
     if not isinstance(arg, np.ndarray):
-        raise TypeError(f"{who}: expected a tensor, found {_kind(arg)}")
+        raise KIND(context=who, expected="a tensor", found=_kind(arg))
     array = cast(Array, arg)
     if array.dtype != buffer.dtype.element_of.numpy():
-        raise TypeError(f"{who}: dtype is {array.dtype}, expected {buffer.dtype!s}")
+        raise ARGUMENT_DTYPE(context=who, found=array.dtype, expected=buffer.dtype)
     lanes = (buffer.dtype.lanes,) if buffer.dtype.lanes > 1 else ()
     if array.ndim != len(buffer.shape) + len(lanes):
-        raise ValueError(f"{who}: has {array.ndim} dimensions, expected {len(buffer.shape)}")
+        raise ARGUMENT_RANK(context=who, found=array.ndim, expected=len(buffer.shape))
     steps = [stride // array.itemsize for stride in array.strides]
     for what, sizes, found in (
         ("dimension", buffer.shape, array.shape),
         ("stride of dimension", buffer.strides, steps),
     ):
         for axis, (size, value) in enumerate(zip(sizes, found, strict=False)):
+            place = f"{what} {axis}"
             if isinstance(size, Var) and size not in env:
                 if what == "dimension" and not is_size(int(value)):
-                    raise ValueError(f"{who}: {what} {axis} is {value}, expected a size, {SIZE_RANGE}")
+                    raise NO_SIZE(context=who, place=place, found=value)
                 if not size.dtype.min_value <= int(value) <= size.dtype.max_value:
-                    dtype = f"{size.name}'s dtype {size.dtype!s}"
-                    raise ValueError(f"{who}: {what} {axis} is {value}, which does not fit {dtype}")
+                    variable, dtype = size.name, size.dtype
+                    raise TOO_NARROW(context=who, place=place, found=value, variable=variable, dtype=dtype)
                 env[size] = int(value)
-                bound[size] = f"{buffer.name}, {what} {axis}"
+                bound[size] = f"{buffer.name}, {place}"
     if isinstance(buffer.elem_offset, Var):
         env.setdefault(buffer.elem_offset, 0)
 
@@ -103,9 +105,8 @@ def bind_array(
     for axis, (expected, found) in enumerate(zip(view.shape, array.shape, strict=False)):
         if expected != found:
             wanted = _expected(buffer.shape[axis], expected, bound)
-            raise ValueError(
-                f"{name}: argument {buffer.name}: dimension {axis} is {found}, expected {wanted}"
-            )
+            context = f"{name}: argument {buffer.name}"
+            raise IS(context=context, place=f"dimension {axis}", found=found, expected=wanted)
     env[buffer.data] = memory
     env[buffer] = view
 

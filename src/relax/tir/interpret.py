@@ -17,7 +17,8 @@ import numpy as np
 
 from ..ir import DataType, GlobalVar, IRModule
 from ..prim import Call, PrimExpr, Var, const
-from ..runtime.sizes import SIZE_RANGE, is_size
+from ..runtime.messages import NO_SIZE
+from ..runtime.sizes import is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
@@ -413,8 +414,8 @@ class _Compiler(ExpressionCompiler):
             for axis, size in enumerate(shape):
                 value = size(env)
                 if not is_size(value):
-                    what = f"buffer {buffer.name}: dimension {axis} is {value}"
-                    raise ValueError(f"{what}, expected a size, {SIZE_RANGE}")
+                    context = f"buffer {buffer.name}"
+                    raise NO_SIZE(context=context, place=f"dimension {axis}", found=value)
             memory = _garbage(buffer.dtype, max(count(env), 0) * buffer.dtype.lanes)
             env[buffer.data] = memory
             env[buffer] = view = layout(env, memory)

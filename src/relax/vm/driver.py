@@ -71,7 +71,7 @@ def build(
     target: str | Target | Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     pipeline: str | Pass | Callable[[IRModule], IRModule] | None = "default",
-    exec_mode: str = "bytecode",
+    exec_mode: str = "compiled",
 ) -> Executable:
     """Compile a module.
 
@@ -87,8 +87,8 @@ def build(
         What lowers the module: a registered name, a pass, or any function from module to module. None: it is
         lowered already, as far as the machine's own passes (VMBuiltinLower, VMShapeLower) do not do it.
     exec_mode
-        How Relax functions run: ``"bytecode"``, by the machine's interpreter, or ``"compiled"``, as machine code where
-        they can (`relax.vm.compilable`).
+        How Relax functions run: ``"compiled"``, as machine code where they can (`relax.vm.compilable`), or
+        ``"bytecode"``, by the machine's interpreter.
 
     Returns
     -------

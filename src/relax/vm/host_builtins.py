@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from ..expr import Call, DataTypeImm, PrimValue, StringImm
+from ..expr import Call, DataTypeImm, PrimValue, StringImm, Var
 from ..ir import RelaxExpr
 from ..prim import EQ, GE, LT, NE, And, FloatImm, IntImm, Or, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import cast as prim_cast
 from ..prim.cells import cell_call
+from ..runtime.compiled import COUNTS
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.match import ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
@@ -68,11 +69,14 @@ def _operands(f: HostFunction, call: Call) -> list[HostValue]:
 
 
 def _check_tensor(f: HostFunction, call: Call) -> HostValue:
-    args = _operands(f, call)
+    args, subject = _operands(f, call), call.args[0]
     ndim, dtype = _integer(call.args[1]), str(cast(DataTypeImm, call.args[2]).value)
     device = f.device(call, 4) if len(call.args) > 4 else _i64(0)
     condition = cell_call("cell_fits", f.cell(args[0]), IntImm("int32", ndim), TextImm(dtype), device)
-    return _asking(f, call, condition, args)
+    _asking(f, call, condition, args)
+    if isinstance(subject, Var):
+        f.ranks[subject] = ndim
+    return f.null()
 
 
 def _check_shape(f: HostFunction, call: Call) -> HostValue:
@@ -114,13 +118,16 @@ def _check_tuple(f: HostFunction, call: Call) -> HostValue:
 def _match_shape(f: HostFunction, call: Call) -> HostValue:
     value, ndim = f.held(f.operand(call.args[0])), _integer(call.args[2])
     codes = [_integer(arg) for arg in call.args[3:-1]]
-    conditions: list[PrimExpr] = [EQ(cell_call("cell_rank", f.cell(value)), IntImm("int32", ndim))]
+    checked = f.ranks.get(cast(Var, call.args[0])) == ndim
+    conditions: list[PrimExpr] = []
+    if not checked:
+        conditions.append(EQ(cell_call("cell_rank", f.cell(value)), IntImm("int32", ndim)))
     stores: list[tuple[int, PrimExpr]] = []
     for axis in range(ndim):
         code, operand = codes[2 * axis], codes[2 * axis + 1]
         dim = cell_call("cell_dim", f.cell(value), _i64(axis))
         if code == STORE:
-            conditions.append(_is_size(dim))
+            conditions += [] if checked else [_is_size(dim)]  # no tensor has a dimension that is none
             stores.append((operand, dim))
         elif code != IGNORE:
             conditions.append(EQ(dim, f.slot(operand) if code == ASSERT_SLOT else _i64(operand)))
@@ -137,7 +144,9 @@ def _match_shape(f: HostFunction, call: Call) -> HostValue:
         else:
             f.packed("vm.builtin.match_shape", [value, f.integer(0), *rest], -1)
 
-    if stores:
+    if not conditions:
+        store()
+    elif stores:
         f.choose(conjunction(conditions), store, ask)
     else:
         f.otherwise(conjunction(conditions), ask)
@@ -242,8 +251,11 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
     to = f.registers.take()
     dims = [cell_call("cell_dim", f.cell(value), _i64(axis)) for axis in range(ndim)]
     fits = cell_call("cell_fits", f.cell(value), IntImm("int32", ndim), TextImm(""), _i64(0))
-    made = cell_call("cell_shape", f.at(to), *dims)
-    f.otherwise(And(fits, made), lambda: f.packed("vm.builtin.shape_of", [value], to))
+    f.choose(
+        fits,
+        lambda: f.make("cell_shape", to, "vm.builtin.make_shape", *dims),
+        lambda: f.packed("vm.builtin.shape_of", [value], to),
+    )
     return Register(to)
 
 
@@ -251,29 +263,26 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
 
 
 def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
+    name = "vm.builtin.alloc_tensor"
     args = _operands(f, call)
     shape, dtype = args[0], str(cast(DataTypeImm, call.args[1]).value)
     if not isinstance(shape, Dims):
-        return f.call_packed("vm.builtin.alloc_tensor", f.with_device("vm.builtin.alloc_tensor", call, args))
+        return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    made = cell_call("cell_alloc", f.at(to), f.device(call, 2), TextImm(dtype), *shape.dims)
-    f.otherwise(
-        made,
-        lambda: f.packed("vm.builtin.alloc_tensor", f.with_device("vm.builtin.alloc_tensor", call, args), to),
-    )
-    return Register(to)
+    return f.make("cell_alloc", to, name, f.device(call, 2), TextImm(dtype), *shape.dims)
 
 
 def _alloc_storage(f: HostFunction, call: Call) -> HostValue:
     args = _operands(f, call)
-    shape, dtype = args[0], str(cast(DataTypeImm, call.args[1]).value)
+    size, dtype = args[0], str(cast(DataTypeImm, call.args[1]).value)
     name = "vm.builtin.alloc_storage"
-    if not isinstance(shape, Dims) or len(shape.dims) != 1 or itemsize(dtype) != 1:
+    payload = size.dims[0] if isinstance(size, Dims) and len(size.dims) == 1 else None
+    payload = size.payload if isinstance(size, Number) else payload
+    if payload is None or itemsize(dtype) != 1:
         return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    made = cell_call("cell_alloc", f.at(to), f.device(call, 2), TextImm("uint8"), *shape.dims)
-    f.otherwise(made, lambda: f.packed(name, f.with_device(name, call, args), to))
-    return Register(to)
+    counts = cell_call("anylist_getitem", f.c, COUNTS)
+    return f.make("cell_storage", to, name, f.device(call, 2), counts, prim_cast("int64", payload))
 
 
 def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
@@ -283,35 +292,23 @@ def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
     if not isinstance(shape, Dims) or not isinstance(offset, Number):
         return f.call_packed(name, args)
     to = f.registers.take()
-    made = cell_call(
-        "cell_view",
-        f.at(to),
-        f.cell(storage),
-        prim_cast("int64", offset.payload),
-        TextImm(dtype),
-        *shape.dims,
-    )
-    f.otherwise(made, lambda: f.packed(name, args, to))
-    return Register(to)
+    start = prim_cast("int64", offset.payload)
+    return f.make("cell_view", to, name, f.cell(storage), start, TextImm(dtype), *shape.dims)
 
 
 def _reshape(f: HostFunction, call: Call) -> HostValue:
     value, shape = f.operand(call.args[0], shared=False), f.operand(call.args[1])
+    name = "vm.builtin.reshape"
     if not isinstance(shape, Dims):
-        return f.call_packed("vm.builtin.reshape", [value, shape])
+        return f.call_packed(name, [value, shape])
     to = f.registers.take()
-    held = f.held(value)
-    made = cell_call("cell_reshape", f.at(to), f.cell(held), *shape.dims)
-    f.otherwise(made, lambda: f.packed("vm.builtin.reshape", [held, shape], to))
-    return Register(to)
+    return f.make("cell_reshape", to, name, f.cell(value), *shape.dims)
 
 
 def _copy_tensor(f: HostFunction, call: Call) -> HostValue:
-    value = f.held(f.operand(call.args[0]))
+    value = f.operand(call.args[0])
     to = f.registers.take()
-    made = cell_call("cell_copy", f.at(to), f.cell(value))
-    f.otherwise(made, lambda: f.packed("vm.builtin.copy_tensor", [value], to))
-    return Register(to)
+    return f.make("cell_copy", to, "vm.builtin.copy_tensor", f.cell(value))
 
 
 def _make_tuple(f: HostFunction, call: Call) -> HostValue:

@@ -12,12 +12,8 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
              heap = T.alloc_buffer((1,), "int64")
              if not T.cell_fits(r[0], 1, "float32", 0):
                  T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
-             if T.cell_rank(r[0]) == 1 and (T.cell_dim(r[0], 0) >= 0 and T.cell_dim(r[0], 0) < 2**48):
-                 heap[0] = T.cell_dim(r[0], 0)
-             else:
-                 T.anylist_setitem_call_packed(…, "vm.builtin.on_heap", …)
-             if not T.cell_alloc(r[2], c[2], "float32", heap[0]):
-                 T.anylist_setitem_call_packed(r, 2, …, "vm.builtin.alloc_tensor", …)
+             heap[0] = T.cell_dim(r[0], 0)
+             T.cell_alloc(r[2], c[12], c[2], "float32", heap[0])
              T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
              T.anylist_setitem(r, 1, r[2])
 
@@ -143,6 +139,8 @@ class HostFunction:
         self.notes = -1
         self.sizes: set[int] = set()
         """The slots of the heap that hold sizes of arguments."""
+        self.ranks: dict[Var, int] = {}
+        """The ranks of variables that have been checked to be tensors."""
         self.registers = Registers(0)
         self._values: dict[Var, HostValue] = {}
         self._out: list[Stmt] = []
@@ -234,8 +232,10 @@ class HostFunction:
             test = self._truth(self._operand(value.cond, shared=True))
         arms: list[Stmt] = []
         for branch in (value.true_branch, value.false_branch):
+            ranks, self.ranks = self.ranks, dict(self.ranks)
             with self.apart() as out:
                 self._sequence(cast(SeqExpr, branch), lambda branch_value: self.set(to, branch_value), tail)
+            self.ranks = ranks
             arms.append(seq_of(out))
         self._out.append(IfThenElse(test, *arms))
         return Register(to)
@@ -356,6 +356,12 @@ class HostFunction:
         """Add a call as a statement."""
         self._out.append(Evaluate(call))
 
+    def make(self, intrinsic: str, to: int, name: str, *args: PrimExpr) -> Register:
+        """Make a value into a register by an intrinsic, or by the builtin of that name where it declines."""
+        builtin = cell_call("anylist_getitem", self.c, self.table.function(name))
+        self.emit(cell_call(intrinsic, self.at(to), builtin, *args))
+        return Register(to)
+
     def make_heap(self, size: int, notes: Sequence[str]) -> None:
         """Give the function a shape heap, with a note on each slot."""
         self.heap = Buffer(PrimVar("heap", "handle"), "int64", (size,), name="heap")
@@ -376,13 +382,13 @@ class HostFunction:
         assert self.heap is not None
         return BufferLoad(self.heap, (IntImm("int64", slot),))
 
-    def otherwise(self, condition: PrimExpr, write: Callable[[], None]) -> None:
+    def otherwise(self, condition: PrimExpr, write: Callable[[], object]) -> None:
         """Run what `write` writes unless the condition holds."""
         with self.apart() as out:
             write()
         self._out.append(IfThenElse(Not(condition), seq_of(out)))
 
-    def choose(self, condition: PrimExpr, yes: Callable[[], None], no: Callable[[], None]) -> None:
+    def choose(self, condition: PrimExpr, yes: Callable[[], object], no: Callable[[], object]) -> None:
         """Run what one of two functions writes."""
         arms: list[Stmt] = []
         for write in (yes, no):
@@ -433,17 +439,10 @@ class HostFunction:
         if isinstance(value, Number):
             self.set(to, value)
         elif isinstance(value, Dims):
-            self._make_shape(value, to)
+            self.make("cell_shape", to, "vm.builtin.make_shape", *value.dims)
         else:
             self.packed(_MAKE_ARRAY, value.fields, to)
         return self.at(to)
-
-    def _make_shape(self, value: Dims, to: int) -> None:
-        codes = [self.integer(len(value.dims))]
-        for dim in value.dims:
-            codes += [self.integer(0), Number(None, dim)]
-        made = cell_call("cell_shape", self.at(to), *value.dims)
-        self.otherwise(made, lambda: self.packed("vm.builtin.make_shape", [self.integer(0), *codes], to))
 
     def argument(self, value: HostValue) -> PrimExpr:
         """A value as an argument of a call."""
@@ -501,8 +500,7 @@ class HostFunction:
         if shared:
             return held
         to = self.registers.take()
-        copied = cell_call("cell_copy", self.at(to), self.cell(held))
-        self.otherwise(copied, lambda: self.packed("vm.builtin.copy_tensor", [held], to))
+        self.make("cell_copy", to, "vm.builtin.copy_tensor", self.cell(held))
         return Register(to)
 
 

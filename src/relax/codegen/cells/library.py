@@ -21,7 +21,6 @@ from typing import Final
 from ...runtime.export import BUILTIN_FORMS, LIBRARY, PROGRAM
 from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
-from ...runtime.sizes import SIZE_RANGE
 from ...runtime.threads import LIMIT, MOST_THREADS, STATE, VARIABLE
 from ..builder import ModuleBuilder
 from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
@@ -259,7 +258,6 @@ def library_text() -> str:
         "INDEX_ERROR": "IndexError", "NO_MEMORY": "out of memory: cannot make the table of a program",
         "ABSENT_BEFORE": "the library calls the packed function ",
         "ABSENT_AFTER": ", which this process has not; register it before the first call",
-        "SIZE_RANGE": SIZE_RANGE,
     }  # fmt: skip
     values |= {name: module.string(text) for name, text in strings.items()}
     for text in (_TABLE, TEXTS, CHECKS, BUILTINS):

@@ -1,16 +1,32 @@
 """Native forms of the checks of values, and of matching sizes and scalars.
 
-The messages are those of `relax.runtime.match`. LLVM IR; `library` says what the names in angle brackets stand for.
+The messages are those of `relax.runtime.messages`. LLVM IR; `library` says what the names in angle brackets stand for.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ...runtime.limits import DIMENSION_LIMIT
-from .library_writer import builtin, dims, fail, integer, kind, string
+from ...runtime.messages import (
+    DEVICE,
+    DIMENSIONS,
+    DTYPE,
+    IS,
+    KIND,
+    LENGTH,
+    NEGATIVE,
+    NO_SHAPE,
+    NO_SIZE,
+    NO_TUPLE,
+    RANK,
+    SCALAR,
+    TOO_LARGE,
+)
+from .library_writer import builtin, dims, dtype, fail, floating, integer, kind, refuse, slot, string
 
-LOG_LIMIT: Final = DIMENSION_LIMIT.bit_length() - 1
+_BEFORE, _BETWEEN = NO_SHAPE.text.removesuffix("{shape}").split("{what}")
+_CONTEXT: Final = string("%context")
+_AXIS: Final = ["dimension ", integer("%axis")]
 
 _CHECK_TENSOR: Final = f"""
   %kind = load i32, ptr %a0
@@ -34,34 +50,13 @@ type:
   %bad = and i1 %stated, %differs
   br i1 %bad, label %bad_type, label %bad_device
 bad_kind:
-{fail("TYPE_ERROR", string("%a3"), ": expected a tensor, found ", kind("%a0"))}
+{refuse(KIND, context=string("%a3"), expected="a tensor", found=kind("%a0"))}
 bad_rank:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%a3"),
-        ": expected rank ",
-        integer("%p1"),
-        ", found rank ",
-        integer("%rank"),
-        " (shape ",
-        dims("%a0"),
-        ")",
-    )
-}
+{refuse(RANK, context=string("%a3"), expected=integer("%p1"), found=integer("%rank"), shape=dims("%a0"))}
 bad_type:
-{
-    fail(
-        "TYPE_ERROR",
-        string("%a3"),
-        ": expected dtype ",
-        ("put_dtype", "i32 %wanted"),
-        ", found ",
-        ("put_dtype", "i32 %dtype"),
-    )
-}
+{refuse(DTYPE, context=string("%a3"), expected=dtype("%wanted"), found=dtype("%dtype"))}
 bad_device:
-{fail("VALUE_ERROR", string("%a3"), ": expected a tensor on cpu, found one on another device")}
+{refuse(DEVICE, context=string("%a3"), expected="cpu", found="another device")}
 """
 
 _CHECK_SHAPE: Final = f"""
@@ -69,51 +64,29 @@ _CHECK_SHAPE: Final = f"""
   %is_shape = icmp eq i32 %kind, 69
   br i1 %is_shape, label %bad_rank, label %bad_kind
 bad_kind:
-{fail("TYPE_ERROR", string("%a2"), ": expected a shape, found ", kind("%a0"))}
+{refuse(KIND, context=string("%a2"), expected="a shape", found=kind("%a0"))}
 bad_rank:
   %rank32 = call i32 @<P>rank(ptr %a0)
   %rank = sext i32 %rank32 to i64
-{
-    fail(
-        "VALUE_ERROR",
-        string("%a2"),
-        ": expected a shape of ",
-        integer("%p1"),
-        " dimensions, found ",
-        integer("%rank"),
-        " (shape ",
-        dims("%a0"),
-        ")",
-    )
-}
+{refuse(DIMENSIONS, context=string("%a2"), expected=integer("%p1"), found=integer("%rank"), shape=dims("%a0"))}
 """
 
 _CHECK_PRIM: Final = f"""
   %dtype = trunc i64 %p1 to i32
   %code = and i32 %dtype, 255
   %is_int = icmp eq i32 %code, 0
-  %article = select i1 %is_int, ptr <": expected an ">, ptr <": expected a ">
-{
-    fail(
-        "TYPE_ERROR",
-        string("%a2"),
-        ("put", "ptr %article"),
-        ("put_dtype", "i32 %dtype"),
-        " value, found ",
-        kind("%a0"),
-    )
-}
+  %article = select i1 %is_int, ptr <"an">, ptr <"a">
+{refuse(SCALAR, context=string("%a2"), article=("put", "ptr %article"), expected=dtype("%dtype"), found=kind("%a0"))}
 """
 
 _CHECK_TUPLE: Final = f"""
   %kind = load i32, ptr %a0
   %is_tuple = icmp eq i32 %kind, 71
-  %error = select i1 %is_tuple, ptr <VALUE_ERROR>, ptr <TYPE_ERROR>
-{
-    fail(
-        "VALUE_ERROR", string("%a2"), ": expected a tuple of ", integer("%p1"), ", found ", kind("%a0")
-    ).replace("ErrorSetRaisedFromCStr(ptr <VALUE_ERROR>", "ErrorSetRaisedFromCStr(ptr %error")
-}
+  br i1 %is_tuple, label %bad_length, label %bad_kind
+bad_length:
+{refuse(LENGTH, context=string("%a2"), expected=integer("%p1"), found=kind("%a0"))}
+bad_kind:
+{refuse(NO_TUPLE, context=string("%a2"), expected=integer("%p1"), found=kind("%a0"))}
 """
 
 _MATCH: Final = f"""
@@ -159,58 +132,13 @@ fine:
 done:
   ret i32 0
 bad_rank:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": expected rank ",
-        integer("%ndim"),
-        ", found rank ",
-        integer("%rank"),
-        " (shape ",
-        dims("%value"),
-        ")",
-    )
-}
+{refuse(RANK, context=_CONTEXT, expected=integer("%ndim"), found=integer("%rank"), shape=dims("%value"))}
 bad_size:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": dimension ",
-        integer("%axis"),
-        " is ",
-        integer("%size"),
-        ", expected ",
-        integer("%number"),
-    )
-}
+{refuse(IS, context=_CONTEXT, place=_AXIS, found=integer("%size"), expected=integer("%number"))}
 no_size:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": dimension ",
-        integer("%axis"),
-        " is ",
-        integer("%size"),
-        ", expected a size, ",
-        ("put", "ptr <SIZE_RANGE>"),
-    )
-}
+{refuse(NO_SIZE, context=_CONTEXT, place=_AXIS, found=integer("%size"))}
 bad_variable:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": dimension ",
-        integer("%axis"),
-        " is ",
-        integer("%size"),
-        ", expected ",
-        ("put_expected", "ptr %notes, i64 %number, ptr %slots"),
-    )
-}
+{refuse(IS, context=_CONTEXT, place=_AXIS, found=integer("%size"), expected=slot("%number"))}
 }}
 define internal i32 @<L>match_number(ptr %value, ptr %code_any, ptr %slots, ptr %notes, ptr %context) nounwind {{
 entry:
@@ -248,52 +176,16 @@ integers:
 done:
   ret i32 0
 bad_float:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": the value is ",
-        ("put_float", "double %a"),
-        ", expected ",
-        ("put_float", "double %b"),
-    )
-}
+{refuse(IS, context=_CONTEXT, place="the value", found=floating("%a"), expected=floating("%b"))}
 bad_integer:
   %named = icmp eq i64 %code, 3
   br i1 %named, label %bad_variable, label %bad_constant
 bad_variable:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": the value is ",
-        integer("%bits"),
-        ", expected ",
-        ("put_expected", "ptr %notes, i64 %other, ptr %slots"),
-    )
-}
+{refuse(IS, context=_CONTEXT, place="the value", found=integer("%bits"), expected=slot("%other"))}
 bad_constant:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": the value is ",
-        integer("%bits"),
-        ", expected ",
-        integer("%expected"),
-    )
-}
+{refuse(IS, context=_CONTEXT, place="the value", found=integer("%bits"), expected=integer("%expected"))}
 no_size:
-{
-    fail(
-        "VALUE_ERROR",
-        string("%context"),
-        ": the value is ",
-        integer("%bits"),
-        ", expected a size, ",
-        ("put", "ptr <SIZE_RANGE>"),
-    )
-}
+{refuse(NO_SIZE, context=_CONTEXT, place="the value", found=integer("%bits"))}
 }}
 define internal i64 @<L>size(ptr %codes, i64 %axis, ptr %slots) nounwind {{
   %pair = shl i64 %axis, 1
@@ -329,10 +221,10 @@ one:
   br label %test
 begin:
   %negative = icmp slt i64 %least, 0
-  %why = select i1 %negative, ptr <"a negative dimension">, ptr <"a dimension of 2**{LOG_LIMIT} or more">
-  call void @<L>put(ptr %text, ptr <"a shape cannot have ">)
+  %why = select i1 %negative, ptr <"{NEGATIVE}">, ptr <"{TOO_LARGE}">
+  call void @<L>put(ptr %text, ptr <"{_BEFORE}">)
   call void @<L>put(ptr %text, ptr %why)
-  call void @<L>put(ptr %text, ptr <", as in (">)
+  call void @<L>put(ptr %text, ptr <"{_BETWEEN}(">)
   br label %show
 show:
   %k = phi i64 [ 0, %begin ], [ %k_next, %size ]
@@ -418,7 +310,7 @@ one:
 done:
   ret i32 0
 bad:
-{fail("VALUE_ERROR", string("%a2"), ": the shape is ", dims("%a0"), ", expected ", dims("%a1"))}
+{refuse(IS, context=string("%a2"), place="the shape", found=dims("%a0"), expected=dims("%a1"))}
 """
 
 CHECKS: Final = "\n".join(

@@ -6,6 +6,12 @@ LLVM IR; `library` says what the names in angle brackets stand for.
 from __future__ import annotations
 
 from itertools import count
+from typing import TypeAlias
+
+from ...runtime.messages import Message
+
+Part: TypeAlias = "str | tuple[str, str]"
+"""A text, or a function that writes one, and its operands."""
 
 _numbers = count()
 
@@ -28,8 +34,8 @@ def builtin(name: str, arguments: int, body: str, last: bool = False) -> str:
     return "\n".join([*lines, body.strip("\n"), "}"])
 
 
-def fail(kind: str, *parts: str | tuple[str, str]) -> str:
-    """Raise an error and return. A part of its message is a text, or a function that writes one, and its operands."""
+def fail(kind: str, *parts: Part) -> str:
+    """Raise an error, whose message consists of parts, and return."""
     lines: list[str] = []
     for part in parts:
         what, operands = ("put", f'ptr <"{part}">') if isinstance(part, str) else part
@@ -38,6 +44,15 @@ def fail(kind: str, *parts: str | tuple[str, str]) -> str:
     lines.append(f"  %chars{number} = getelementptr i8, ptr %text, i64 8")
     lines.append(f"  call void @TVMFFIErrorSetRaisedFromCStr(ptr <{kind}>, ptr %chars{number})")
     return "\n".join([*lines, "  ret i32 -1"])
+
+
+def refuse(message: Message, **fields: Part | list[Part]) -> str:
+    """Raise an error of the table of messages and return; a field is a part, or several."""
+    parts: list[Part] = []
+    for text, field in message.parts():
+        value = fields[field] if field else []
+        parts += [text, *(value if isinstance(value, list) else [value])]
+    return fail("TYPE_ERROR" if message.kind is TypeError else "VALUE_ERROR", *filter(None, parts))
 
 
 def string(operand: str) -> tuple[str, str]:
@@ -60,4 +75,21 @@ def integer(operand: str) -> tuple[str, str]:
     return "put_int", f"i64 {operand}"
 
 
-__all__ = ["builtin", "dims", "fail", "integer", "kind", "string"]
+def floating(operand: str) -> tuple[str, str]:
+    """A double, as part of a message."""
+    return "put_float", f"double {operand}"
+
+
+def dtype(operand: str) -> tuple[str, str]:
+    """A dtype, as part of a message."""
+    return "put_dtype", f"i32 {operand}"
+
+
+def slot(operand: str) -> tuple[str, str]:
+    """A slot of the shape heap at ``%slots`` by its note, as part of a message."""
+    return "put_expected", f"ptr %notes, i64 {operand}, ptr %slots"
+
+
+__all__ = [
+    "Part", "builtin", "dims", "dtype", "fail", "floating", "integer", "kind", "refuse", "slot", "string",
+]  # fmt: skip

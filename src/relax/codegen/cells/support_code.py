@@ -2,8 +2,8 @@
 
 A cell is a TVMFFIAny that owns the object in it. The registers of a running function are an array of cells, and so is
 the table of what it names (constants, packed functions, devices). Code reads and writes them by the functions here;
-those that may decline answer false, and have then changed nothing: the caller asks the builtin of the same purpose,
-which raises the error or does the rare thing.
+those that may decline answer false, and have then changed nothing: the caller, or the function `make_…` around them,
+asks the builtin of the same purpose, which raises the error or does the rare thing.
 
 The code is one object, which a process loads once and keeps, since tensors made here are freed by it: see
 `relax.runtime.native`. The number in the prefix changes with the meaning of a function.
@@ -19,10 +19,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from ...runtime.allocator import SMALL_STORAGE
 from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
 from ..builder import ModuleBuilder
 from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
+from .makers import MAKERS
 from .objects import OBJECTS
 from .questions import QUESTIONS
 from .tables import TABLES
@@ -57,6 +59,12 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
     "reshape": ("i1", "ptr, ptr, i32, ptr"),
     "copy": ("i1", "ptr, ptr, ptr"),
     "shape": ("i1", "ptr, i32, ptr"),
+    "make_tensor": ("i32", "ptr, ptr, ptr, i32, i32, ptr"),
+    "make_storage": ("i32", "ptr, ptr, ptr, ptr, i64"),
+    "make_view": ("i32", "ptr, ptr, ptr, i64, i32, i32, ptr"),
+    "make_reshaped": ("i32", "ptr, ptr, ptr, i32, ptr"),
+    "make_copy": ("i32", "ptr, ptr, ptr"),
+    "make_shape": ("i32", "ptr, ptr, i32, ptr"),
     "locate": ("void", "ptr, ptr, i32"),
 }
 
@@ -92,12 +100,14 @@ def cells_text() -> str:
         "MOST": str(_MOST_BYTES),
         "MARK": str(TABLE_MARK),
         "RAW": str(_RAW),
+        "SMALL": str(SMALL_STORAGE),
         "VALUE_ERROR": module.string("ValueError"),
         "MEMORY_ERROR": module.string("MemoryError"),
         "NOT_PLAIN": module.string("an argument is no compact tensor in host memory; pass a compact copy"),
         "NO_MEMORY": module.string("out of memory: cannot make the table of a program"),
+        "NO_SHAPE": module.string("out of memory: cannot make a shape"),
     }
-    for text in (VALUES, QUESTIONS, OBJECTS, TABLES):
+    for text in (VALUES, QUESTIONS, OBJECTS, MAKERS, TABLES):
         for name, value in values.items():
             text = text.replace(f"<{name}>", value)
         module.add_text(text.strip())
