@@ -9,9 +9,7 @@
                                                          Y[i, j : j + 16] = r64; … Y[i + 15, j : j + 16] = r79
                                                  the columns and rows that are left, element by element
 
-Every line of memory is read and written once, as a whole. A square of 16 (8 of 64-bit elements) is transposed in
-4 rounds: the first exchanges single elements of neighbouring rows, the next pairs of elements of rows two apart, and
-so on (J. O. Eklundh, *A Fast Computer Method for Matrix Transposing*, 1972).
+Every line of memory is read and written once, as a whole. A square is one of 16 elements, of 64 bits of 8: see `squares`.
 
 Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
 square.
@@ -25,12 +23,13 @@ from typing import Final
 from ...prim import PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
-from ...tir import BufferLoad, BufferStore, For, ForKind, LetStmt, Shuffle, Stmt
+from ...tir import BufferLoad, BufferStore, For, ForKind, Stmt
 from ...tir.functor import substitute
 from ...tir.renew import renew_bound_vars
 from ..build import block, let, loop, vector_load, vector_store
 from ..stages import Axis, Group, with_merged_axes
 from .elementwise import parallel_over, within
+from .squares import Values, transposed_square
 
 SQUARES: Final = 4
 """Squares next to each other in the source that one thread takes at least."""
@@ -113,34 +112,17 @@ class _Squares:
     def square(self, row: PrimExpr, column: PrimExpr) -> Stmt:
         """A square: vectors of the source, rounds of shuffles, vectors of the result."""
         size = self.size
-        bindings: list[tuple[Var, PrimExpr]] = []
-
-        def named(value: PrimExpr) -> Var:
-            var = Var(f"r{len(bindings)}", value.dtype)
-            bindings.append((var, value))
-            return var
-
-        vectors = [
-            named(vector_load(self.load.buffer, self._at(self.load, row, column + i), size))
+        values = Values("r")
+        rows = [
+            values.of(vector_load(self.load.buffer, self._at(self.load, row, column + i), size))
             for i in range(size)
         ]
-        distance = 1
-        while distance < size:
-            for i in (i for i in range(size) if not i & distance):
-                low, high = vectors[i], vectors[i + distance]
-                first = [j if not j & distance else size + j - distance for j in range(size)]
-                second = [j + distance if not j & distance else size + j for j in range(size)]
-                vectors[i], vectors[i + distance] = (
-                    named(Shuffle((low, high), lanes)) for lanes in (first, second)
-                )
-            distance *= 2
+        vectors = transposed_square(rows, values.of)
         result = block(
             vector_store(self.store.buffer, self._at(self.store, row + i, column), vector)
             for i, vector in enumerate(vectors)
         )
-        for var, value in reversed(bindings):
-            result = LetStmt(var, value, result)
-        return result
+        return values.around(result)
 
     def _at(self, access: BufferLoad | BufferStore, row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
         values = {self.row.var: row, self.column.var: column}

@@ -1,0 +1,90 @@
+"""Copies of images in blocks of channels: padded, with the channels of a block next to each other.
+
+    X[n, c, y, x]           P[n, cb, (y * line + x) * 16 + c] = X[n, cb * 16 + c, y - 1, x - 1]     with 1 pixel of padding
+
+Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
+whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
+last one. Squares of 16 channels by 16 pixels are transposed in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...prim import And, PrimExpr, Var, const, simplify
+from ...prim.intrin import ceildiv
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, Stmt
+from ..build import block, int64, let, loop, ramp, vector_store
+from .planes import Sizes, digits, window
+from .squares import Values, transposed_square
+from .windows import Windows
+
+
+class ChannelBlocks:
+    """The copy of the data of one convolution of two axes, of `height` × `width` pixels with the padding."""
+
+    def __init__(
+        self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
+    ) -> None:
+        self.windows, self.channels, self.lanes = windows, channels, lanes
+        self.blocks = -(-channels // lanes)
+        self.height = height
+        self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
+        """The pixels from one line to the next: at least a vector."""
+        self.size = sizes.named("plane", simplify(height * self.line * lanes))
+
+    def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
+        """Copy all images, in parallel; `leading` are the sizes of the batch."""
+        radix = [(f"n{d}", size) for d, size in enumerate(leading)]
+        radix += [("cb", int64(self.blocks)), ("y", self.height)]
+        total: PrimExpr = const(1, "int64")
+        for _, size in radix:
+            total = total * size
+        return loop("image", simplify(total), lambda flat: digits(
+            flat, radix, lambda at: self._line(at[:-2], at[-2], at[-1], blocks)), ForKind.PARALLEL)  # fmt: skip
+
+    def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:
+        """One line of one block of channels."""
+        rows, columns = self.windows.axes
+        lanes, place = self.lanes, (*batch, cb)
+        squares = simplify(ceildiv(self.line, lanes))
+        last = simplify(self.line - lanes)
+
+        def start(v: Var) -> PrimExpr:
+            return minimum(v * lanes, last)
+
+        def copied(row: Var) -> Stmt:
+            return loop("v", squares, lambda v: let("x", start(v), lambda x: self._square(
+                (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * lanes), blocks)))  # fmt: skip
+
+        zero = Broadcast(const(0, str(blocks.dtype)), lanes)
+        zeros = loop("v", self.line, lambda v: window(
+            blocks, (*place, (y * self.line + v) * lanes), lanes,
+            lambda part, at: vector_store(part, at, zero)))  # fmt: skip
+        return let("row", simplify(y - rows.before), lambda row: IfThenElse(
+            And(row >= 0, row < rows.extent), copied(row), zeros))  # fmt: skip
+
+    def _square(
+        self, source: Sequence[PrimExpr], row: Var, first: PrimExpr, place: Sequence[PrimExpr], blocks: Buffer
+    ) -> Stmt:
+        """Some pixels, from `first` on, of a block of channels."""
+        lanes, data, extent = self.lanes, self.windows.data, self.windows.axes[1].extent
+        *batch, cb = source
+        values = Values("r")
+
+        def load(i: int) -> PrimExpr:
+            at = ramp(first, lanes)
+            zero, end = Broadcast(const(0, "int64"), lanes), Broadcast(extent, lanes)
+            channel = simplify(cb * lanes + i)
+            if self.channels % lanes:
+                channel = minimum(channel, const(self.channels - 1, "int64"))
+            return BufferLoad(data, (*batch, channel, row, at), And(at >= zero, at < end))
+
+        pixels = transposed_square([values.of(load(i)) for i in range(lanes)], values.of)
+        return window(blocks, place, lanes * lanes, lambda part, at: values.around(block(
+            vector_store(part, (*at[:-1], at[-1] + q * lanes), pixel) for q, pixel in enumerate(pixels))))  # fmt: skip
+
+
+__all__ = ["ChannelBlocks"]
