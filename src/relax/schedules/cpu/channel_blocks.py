@@ -16,9 +16,9 @@ from ...prim.intrin import ceildiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, Stmt
-from ..build import block, int64, let, loop, ramp, vector_store
+from ..build import int64, let, loop, ramp, vector_store
 from .planes import Sizes, digits, window
-from .squares import Values, transposed_square
+from .squares import transposed_square
 from .windows import Windows
 
 
@@ -72,9 +72,8 @@ class ChannelBlocks:
         """Some pixels, from `first` on, of a block of channels."""
         lanes, data, extent = self.lanes, self.windows.data, self.windows.axes[1].extent
         *batch, cb = source
-        values = Values("r")
 
-        def load(i: int) -> PrimExpr:
+        def load(i: Var) -> PrimExpr:
             at = ramp(first, lanes)
             zero, end = Broadcast(const(0, "int64"), lanes), Broadcast(extent, lanes)
             channel = simplify(cb * lanes + i)
@@ -82,9 +81,9 @@ class ChannelBlocks:
                 channel = minimum(channel, const(self.channels - 1, "int64"))
             return BufferLoad(data, (*batch, channel, row, at), And(at >= zero, at < end))
 
-        pixels = transposed_square([values.of(load(i)) for i in range(lanes)], values.of)
-        return window(blocks, place, lanes * lanes, lambda part, at: values.around(block(
-            vector_store(part, (*at[:-1], at[-1] + q * lanes), pixel) for q, pixel in enumerate(pixels))))  # fmt: skip
+        return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
+            lanes, str(blocks.dtype), load,
+            lambda q, pixel: vector_store(part, (*at[:-1], at[-1] + q * lanes), pixel)))  # fmt: skip
 
 
 __all__ = ["ChannelBlocks"]

@@ -1,4 +1,4 @@
-"""Transposes of squares of vectors in registers.
+"""Transposes of squares of vectors in registers, and values by names.
 
     r0 = (a0, a1, a2, a3)                   r0 = (a0, b0, c0, d0)
     …                           gives       …
@@ -10,10 +10,11 @@ rows two apart, and so on (J. O. Eklundh, *A Fast Computer Method for Matrix Tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ...prim import PrimExpr, Var
-from ...tir import LetStmt, Shuffle, Stmt
+from ...tir import Buffer, ForKind, LetStmt, Shuffle, Stmt
+from ..build import alloc, block, let, loop, vector_load, vector_store
 
 
 class Values:
@@ -36,18 +37,40 @@ class Values:
         return body
 
 
-def transposed_square(vectors: Sequence[PrimExpr], named: Callable[[PrimExpr], Var]) -> list[PrimExpr]:
-    """The columns of a square of vectors, a power of two of them; `named` is told each value, and answers its name."""
-    rows, size = list(vectors), len(vectors)
-    distance = 1
-    while distance < size:
-        for i in (i for i in range(size) if not i & distance):
-            low, high = rows[i], rows[i + distance]
-            first = [j if not j & distance else size + j - distance for j in range(size)]
-            second = [j + distance if not j & distance else size + j for j in range(size)]
-            rows[i], rows[i + distance] = (named(Shuffle((low, high), lanes)) for lanes in (first, second))
-        distance *= 2
-    return rows
+def transposed_square(
+    size: int, dtype: str, load: Callable[[Var], PrimExpr], store: Callable[[Var, PrimExpr], Stmt]
+) -> Stmt:
+    """The rows of a square, a power of two of them, and a statement for each of its columns.
+
+    Loops are unrolled, so that the square is in registers.
+    """
+
+    def each(name: str, extent: int, body: Callable[[Var], Stmt]) -> Stmt:
+        return loop(name, extent, body, ForKind.UNROLLED)
+
+    def exchanged(rows: Buffer, distance: int) -> Stmt:
+        first = [j if not j & distance else size + j - distance for j in range(size)]
+        second = [j + distance if not j & distance else size + j for j in range(size)]
+
+        def pair(i: PrimExpr) -> Stmt:
+            other = i + distance
+            return let("low", vector_load(rows, (i, 0), size), lambda low: let(
+                "high", vector_load(rows, (other, 0), size), lambda high: block([
+                    vector_store(rows, (i, 0), Shuffle((low, high), first)),
+                    vector_store(rows, (other, 0), Shuffle((low, high), second))])))  # fmt: skip
+
+        return each("pairs", size // (2 * distance), lambda pairs: each(
+            "i", distance, lambda i: pair(pairs * (2 * distance) + i)))  # fmt: skip
+
+    def square(rows: Buffer) -> Stmt:
+        distances = [1 << k for k in range(size.bit_length() - 1)]
+        return block([
+            each("i", size, lambda i: vector_store(rows, (i, 0), load(i))),
+            *(exchanged(rows, distance) for distance in distances),
+            each("i", size, lambda i: store(i, vector_load(rows, (i, 0), size))),
+        ])  # fmt: skip
+
+    return alloc("square", (size, size), dtype, "local", square)
 
 
 __all__ = ["Values", "transposed_square"]

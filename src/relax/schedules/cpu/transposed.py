@@ -29,7 +29,7 @@ from ...tir.renew import renew_bound_vars
 from ..build import block, let, loop, vector_load, vector_store
 from ..stages import Axis, Group, with_merged_axes
 from .elementwise import parallel_over, within
-from .squares import Values, transposed_square
+from .squares import transposed_square
 
 SQUARES: Final = 4
 """Squares next to each other in the source that one thread takes at least."""
@@ -111,18 +111,11 @@ class _Squares:
 
     def square(self, row: PrimExpr, column: PrimExpr) -> Stmt:
         """A square: vectors of the source, rounds of shuffles, vectors of the result."""
-        size = self.size
-        values = Values("r")
-        rows = [
-            values.of(vector_load(self.load.buffer, self._at(self.load, row, column + i), size))
-            for i in range(size)
-        ]
-        vectors = transposed_square(rows, values.of)
-        result = block(
-            vector_store(self.store.buffer, self._at(self.store, row + i, column), vector)
-            for i, vector in enumerate(vectors)
-        )
-        return values.around(result)
+        return transposed_square(
+            self.size, str(self.load.dtype),
+            lambda i: vector_load(self.load.buffer, self._at(self.load, row, column + i), self.size),
+            lambda i, vector: vector_store(self.store.buffer, self._at(self.store, row + i, column), vector),
+        )  # fmt: skip
 
     def _at(self, access: BufferLoad | BufferStore, row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
         values = {self.row.var: row, self.column.var: column}

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...prim import Add, Mul, PrimExpr, Var, const, simplify
+from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
+from ...tir import AssertStmt, Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, int64, let, loop, scratch, spread, vector_load, vector_store
+from ..build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .channel_blocks import ChannelBlocks
 from .planes import Sizes, digits, window
@@ -112,6 +112,8 @@ class Tiles:
             images = images * size
         self.rows, self.columns = named("rows", ceildiv(height, self.m)), named("columns", ceildiv(width, self.m))
         self.tiles = named("tiles", images * self.rows * self.columns)
+        self.divisors = named("per_row", maximum(self.columns, one)), named("per_image", maximum(self.rows, one))
+        self.last = named("last", maximum(self.tiles - 1, const(0, "int64")))
         shares = named("shares", maximum(ceildiv(self.tiles, plan.most), one))
         units = maximum(ceildiv(ceildiv(self.tiles, shares), plan.unit), int64(2))
         self.share = named("share", units * plan.unit)
@@ -135,10 +137,9 @@ class Tiles:
             return scratch("blocks", (*self.leading, blocks.blocks, blocks.size), DTYPE, lambda image: block([
                 blocks.fill(self.leading, image), self._items(weights, image)]))  # fmt: skip
 
-        if transformed is not None:
-            return self.sizes.around(tiles(transformed))
-        return self.sizes.around(scratch("weights", shape, DTYPE, lambda weights: block([
-            self._weights(weights), tiles(weights)])))  # fmt: skip
+        body = tiles(transformed) if transformed is not None else scratch(
+            "weights", shape, DTYPE, lambda weights: block([self._weights(weights), tiles(weights)]))  # fmt: skip
+        return self.sizes.around(body)
 
     # ------------------------------------------------------------------ weights
 
@@ -182,39 +183,44 @@ class Tiles:
         radix = [("share", self.items), ("split", self.splits)]
 
         def item(at: list[PrimExpr]) -> Stmt:
-            first = simplify(at[0] * self.share)
-            return let("first", first, lambda first: let(
-                "count", minimum(self.share, self.tiles - first),
+            body = tiles(at)
+            for divisor in self.divisors:
+                if not isinstance(divisor, IntImm):
+                    body = AssertStmt(divisor >= 1, "lines and images have tiles", body)
+            return body
+
+        def tiles(at: list[PrimExpr]) -> Stmt:
+            return named("first", simplify(at[0] * self.share), lambda first: named(
+                "count", simplify(minimum(self.share, self.tiles - first)),
                 lambda count: self._item(weights, image, first, count, at[1])))  # fmt: skip
 
         return loop("item", simplify(self.items * self.splits), lambda flat: digits(
             flat, radix, item), ForKind.PARALLEL)  # fmt: skip
 
-    def _item(self, weights: Buffer, image: Buffer, first: Var, count: Var, split: PrimExpr) -> Stmt:
+    def _item(self, weights: Buffer, image: Buffer, first: PrimExpr, count: PrimExpr, split: PrimExpr) -> Stmt:
         """Some tiles, `count` from the tile `first` on, and the groups of channels of one of the splits."""
         plan, elements = self.plan, self.n**2
         least = maximum(ceildiv(count, plan.unit), int64(2)) * plan.unit
         start = floordiv(split * plan.groups, self.splits)
         end = floordiv((split + 1) * plan.groups, self.splits)
 
-        def group(data: Buffer, sums: Buffer, number: Var, rows: Var) -> Stmt:
-            outputs = simplify(minimum(
-                int64(plan.panels * plan.vectors),
-                floordiv(plan.outputs - number * (plan.panels * plan.width) + (self.lanes - 1), self.lanes)))  # fmt: skip
+        def group(data: Buffer, sums: Buffer, number: Var, rows: PrimExpr) -> Stmt:
+            held, left = plan.panels * plan.vectors, -(-plan.outputs // self.lanes)
+            outputs = int64(held) if left % held == 0 else minimum(int64(held), left - number * held)
             return block([
                 loop("e", elements, lambda e: loop("panel", plan.panels, lambda panel: self._panel(
                     weights, data, sums, (number, e, panel), rows))),
                 loop("ob", outputs, lambda ob: self._outputs(sums, number, ob, first, count)),
             ])  # fmt: skip
 
-        def body(data: Buffer, sums: Buffer, rows: Var) -> Stmt:
+        def body(data: Buffer, sums: Buffer, rows: PrimExpr) -> Stmt:
             return block([
                 self._data(image, data, first, rows),
                 loop("g", simplify(end - start), lambda g: let("group", minimum(start + g, int64(plan.groups - 1)), lambda number: group(
                     data, sums, number, rows))),
             ])  # fmt: skip
 
-        return let("rows", least, lambda rows: scratch("data", (elements, self._stride(plan.depth)), DTYPE, lambda data: scratch(
+        return named("rows", simplify(least), lambda rows: scratch("data", (elements, self._stride(plan.depth)), DTYPE, lambda data: scratch(
             "sums", (elements, self._stride(plan.panels * plan.vectors)), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
 
     def _stride(self, vectors: int) -> int:
@@ -223,26 +229,25 @@ class Tiles:
 
     def _tile(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """`body` of the image, the line and the column of a tile."""
-        one = const(1, "int64")
-        wide, high = simplify(maximum(self.columns, one)), simplify(maximum(self.rows, one))
-        return let("across", floordiv(number, wide), lambda across: let(
-            "column", floormod(number, wide), lambda column: let("row", floormod(across, high), lambda row: digits(
+        wide, high = self.divisors
+        return named("across", floordiv(number, wide), lambda across: named(
+            "column", floormod(number, wide), lambda column: named("row", floormod(across, high), lambda row: digits(
                 floordiv(across, high), [(f"n{d}", size) for d, size in enumerate(self.leading)],
                 lambda batch: body(batch, row, column)))))  # fmt: skip
 
     # ------------------------------------------------------------------ data
 
-    def _data(self, image: Buffer, data: Buffer, first: Var, rows: Var) -> Stmt:
+    def _data(self, image: Buffer, data: Buffer, first: PrimExpr, rows: PrimExpr) -> Stmt:
         """V: the transforms of the data of some tiles, the last of which is repeated."""
         m, lanes, line = self.m, self.lanes, self.blocks.line
 
         def tile(t: Var) -> Stmt:
             def blocks(batch: list[PrimExpr], row: PrimExpr, column: PrimExpr) -> Stmt:
                 start = simplify((row * line + column) * (m * lanes))
-                return let("start", start, lambda start: loop("cb", self.plan.depth, lambda cb: self._square(
+                return named("start", start, lambda start: loop("cb", self.plan.depth, lambda cb: self._square(
                     image, (*batch, cb, start), data, simplify((cb * self.plan.most + t) * lanes))))  # fmt: skip
 
-            return let("number", minimum(first + t, self.tiles - 1), lambda number: self._tile(number, blocks))
+            return named("number", minimum(first + t, self.last), lambda number: self._tile(number, blocks))
 
         return loop("t", rows, tile)
 
@@ -271,19 +276,20 @@ class Tiles:
 
     # ------------------------------------------------------------------ sums
 
-    def _panel(self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], rows: Var) -> Stmt:
+    def _panel(self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], rows: PrimExpr) -> Stmt:
         """The sums of one element of all tiles, for a panel of channels: tall register tiles, then short ones."""
         plan = self.plan
-        units = floordiv(rows, plan.unit)
-        short, low = floormod(3 - floormod(units, 3), 3), plan.unit * 2
+        low = plan.unit * 2
 
-        def tiles(short: Var) -> Stmt:
-            return let("tall", floordiv(units - short * 2, 3), lambda tall: block([
+        def tiles(units: PrimExpr, short: PrimExpr) -> Stmt:
+            rest = simplify(units - short * 2)
+            return named("rest", rest, lambda rest: named("tall", simplify(floordiv(rest, 3)), lambda tall: block([
                 loop("q", tall, lambda q: self._product(weights, data, sums, at, q * plan.tall, plan.tall, q)),
                 loop("q", short, lambda q: self._product(
-                    weights, data, sums, at, tall * plan.tall + q * low, low, tall + q))]))  # fmt: skip
+                    weights, data, sums, at, tall * plan.tall + q * low, low, tall + q))])))  # fmt: skip
 
-        return let("short", short, tiles)
+        return named("units", simplify(floordiv(rows, plan.unit)), lambda units: named(
+            "short", simplify(floormod(units * 2, 3)), lambda short: tiles(units, short)))  # fmt: skip
 
     def _product(
         self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], row: PrimExpr, height: int,
@@ -313,7 +319,7 @@ class Tiles:
 
         def sums_of(acc: Buffer, right: Buffer, left: Buffer, ask: Var) -> Stmt:
             return loop("cb", plan.depth, lambda cb: loop(
-                "c", simplify(minimum(int64(lanes), plan.inputs - cb * lanes)),
+                "c", int64(lanes) if plan.inputs % lanes == 0 else minimum(int64(lanes), plan.inputs - cb * lanes),
                 lambda c: step(acc, right, left, cb, c, ask)))  # fmt: skip
 
         def tile(acc: Buffer, left: Buffer, out: Buffer) -> Stmt:
@@ -336,7 +342,7 @@ class Tiles:
 
     # ------------------------------------------------------------------ results
 
-    def _outputs(self, sums: Buffer, group: Var, ob: Var, first: Var, count: Var) -> Stmt:
+    def _outputs(self, sums: Buffer, group: Var, ob: Var, first: PrimExpr, count: PrimExpr) -> Stmt:
         """The pixels of some channels of all tiles."""
         plan, m, lanes = self.plan, self.m, self.lanes
 
@@ -367,48 +373,51 @@ class Tiles:
             part_of(staged, t * (m * lanes), (m, m * lanes), (self.staged, 1), lambda part: loop(
                 "a", m, lambda a: row(half, part, a)))]))  # fmt: skip
 
-    def _lines(self, staged: Buffer, channel: PrimExpr, first: Var, count: Var) -> Stmt:
+    def _lines(self, staged: Buffer, channel: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
         """Store the pixels of all tiles, line by line."""
-        wide = simplify(maximum(self.columns, const(1, "int64")))
-        begin, end = floordiv(first, wide), floordiv(first + count - 1, wide)
+        wide, m, (height, width) = self.divisors[0], self.m, (axis.size for axis in self.windows.axes)
 
-        def segment(across: PrimExpr) -> Stmt:
-            low, high = maximum(first - across * wide, int64(0)), minimum(first + count - across * wide, wide)
-            return let("low", low, lambda low: let("end", minimum(high * self.m, self.windows.axes[1].size), lambda end:
-                       self._tile(across * wide, lambda batch, row, _: loop("a", self.m, lambda a: let(
-                           "y", row * self.m + a, lambda y: IfThenElse(y < self.windows.axes[0].size, self._segment(
-                               staged, (a, (across * wide + low - first) * self.m), channel, [*batch, y], (low * self.m, end))))))))  # fmt: skip
+        def pixels(start: PrimExpr, low: PrimExpr, pixels: PrimExpr) -> Stmt:
+            at, begin = (start + low - first) * m, simplify(low * m)
+            return named("at", at, lambda at: self._tile(start, lambda batch, row, _: loop("a", m, lambda a: let(
+                "y", row * m + a, lambda y: IfThenElse(y < height, self._segment(
+                    staged, a * self.staged + at * self.lanes, channel, [*batch, y], (begin, pixels)))))))  # fmt: skip
 
-        return let("begin", begin, lambda begin: loop("s", simplify(end - begin + 1), lambda s: let(
-            "line", begin + s, segment)))  # fmt: skip
+        def segment(start: PrimExpr) -> Stmt:
+            low, high = maximum(first - start, int64(0)), minimum(first + count - start, wide)
+            return named("low", low, lambda low: named(
+                "pixels", minimum(high * m, width) - low * m, lambda count: pixels(start, low, count)))  # fmt: skip
+
+        return named("begin", floordiv(first, wide), lambda begin: named(
+            "final", first + count - 1, lambda final: loop("s", floordiv(final, wide) + 1 - begin, lambda s: named(
+                "start", (begin + s) * wide, segment))))  # fmt: skip
 
     def _segment(
-        self, staged: Buffer, at: tuple[PrimExpr, PrimExpr], channel: PrimExpr, place: Sequence[PrimExpr],
+        self, staged: Buffer, at: PrimExpr, channel: PrimExpr, place: Sequence[PrimExpr],
         pixels: tuple[PrimExpr, PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """Store pixels of one line: those from `pixels[0]` to `pixels[1]`, which are staged at `at`."""
-        lanes, (a, column), (low, end) = self.lanes, at, pixels
+        """Store so many pixels of one line, from the first of them on, which are staged at `at`."""
+        lanes, (first, count) = self.lanes, pixels
         *batch, y = place
 
         def square(part: Buffer, tile: Buffer) -> Stmt:
-            values = Values("r")
-            rows = [values.of(vector_load(part, (q * lanes,), lanes)) for q in range(lanes)]
-            channels = transposed_square(rows, values.of)
-            return values.around(block(vector_store(tile, (p, 0), row) for p, row in enumerate(channels)))
+            return transposed_square(
+                lanes, DTYPE, lambda q: vector_load(part, (q * lanes,), lanes),
+                lambda p, row: vector_store(tile, (p, 0), row),
+            )  # fmt: skip
 
         def stored(tile: Buffer, x: Var) -> Stmt:
-            count = simplify(minimum(int64(lanes), self.plan.outputs - channel))
-            return loop("p", count, lambda p: let(
+            channels = simplify(minimum(int64(lanes), self.plan.outputs - channel))
+            return loop("p", channels, lambda p: let(
                 "co", minimum(channel + p, int64(self.plan.outputs - 1)), lambda co: self.results.vector(
-                    [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), end)))  # fmt: skip
+                    [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
 
         def vector(v: Var) -> Stmt:
-            offset = a * self.staged + (column + v * lanes) * lanes
-            return let("x", low + v * lanes, lambda x: scratch("tile", (lanes, lanes), DTYPE, lambda tile: block([
-                part_of(staged, offset, (lanes * lanes,), (1,), lambda part: square(part, tile)),
+            return let("x", first + v * lanes, lambda x: scratch("tile", (lanes, lanes), DTYPE, lambda tile: block([
+                part_of(staged, at + v * (lanes * lanes), (lanes * lanes,), (1,), lambda part: square(part, tile)),
                 stored(tile, x)])))  # fmt: skip
 
-        return loop("v", ceildiv(end - low, lanes), vector)
+        return loop("v", ceildiv(count, lanes), vector)
 
 
 __all__ = ["Plan", "Tiles"]
