@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..rule import ScheduleRule
+from .blocked import Blocked
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .nests import Nests
@@ -17,9 +18,10 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Product(),
     Depthwise(),
     Winograd(),
+    Blocked(),
     Convolution(),
     Nests(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Product", "StreamedProduct", "Winograd"]
+__all__ = ["RULES", "Blocked", "Convolution", "Depthwise", "Nests", "Product", "StreamedProduct", "Winograd"]

@@ -9,15 +9,17 @@ last one. Squares of 16 channels by 16 pixels are transposed in registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...prim import And, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, Stmt
-from ..build import int64, let, loop, ramp, vector_store
+from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
+from ...tir.buffer import decl_buffer
+from ..build import block, int64, let, loop, ramp, scratch, vector_load, vector_store
 from .planes import Sizes, digits, window
+from .results import Results
 from .squares import transposed_square
 from .windows import Windows
 
@@ -86,4 +88,44 @@ class ChannelBlocks:
             lambda q, pixel: vector_store(part, (*at[:-1], at[-1] + q * lanes), pixel)))  # fmt: skip
 
 
-__all__ = ["ChannelBlocks"]
+def part_of(
+    buffer: Buffer, offset: PrimExpr, shape: Sequence[int], strides: Sequence[int], body: Callable[[Buffer], Stmt]
+) -> Stmt:
+    """`body` of a part of a compact buffer: it is checked once, where it is declared."""
+    view = decl_buffer([int64(size) for size in shape], str(buffer.dtype), f"{buffer.name}_part", data=buffer.data,
+                       strides=[int64(stride) for stride in strides], elem_offset=simplify(offset))  # fmt: skip
+    return DeclBuffer(view, body(view))
+
+
+def stored_line(
+    results: Results, lanes: int, outputs: int, staged: Buffer, at: PrimExpr, channel: PrimExpr, place: Sequence[PrimExpr],
+    pixels: tuple[PrimExpr, PrimExpr],
+) -> Stmt:  # fmt: skip
+    """Store pixels of a line of the result: so many of them, from the first one on, of a block of channels.
+
+    They are staged from `at` on, each with its channels in a vector; a square may reach behind the last of them.
+    `channel` is the first channel of the block, of `outputs` channels in all.
+    """
+    dtype, (first, count), (*batch, y) = str(staged.dtype), pixels, place
+
+    def stored(tile: Buffer, x: Var) -> Stmt:
+        channels = int64(lanes) if outputs % lanes == 0 else minimum(int64(lanes), outputs - channel)
+        return loop("p", channels, lambda p: let(
+            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector(
+                [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
+
+    def square(tile: Buffer, part: Buffer) -> Stmt:
+        return transposed_square(
+            lanes, dtype, lambda q: vector_load(part, (q * lanes,), lanes),
+            lambda p, row: vector_store(tile, (p, 0), row),
+        )  # fmt: skip
+
+    def vector(v: Var) -> Stmt:
+        return let("x", first + v * lanes, lambda x: scratch("tile", (lanes, lanes), dtype, lambda tile: block([
+            part_of(staged, at + v * (lanes * lanes), (lanes * lanes,), (1,), lambda part: square(tile, part)),
+            stored(tile, x)])))  # fmt: skip
+
+    return loop("v", ceildiv(count, lanes), vector)
+
+
+__all__ = ["ChannelBlocks", "part_of", "stored_line"]

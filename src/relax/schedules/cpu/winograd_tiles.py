@@ -26,14 +26,13 @@ from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import AssertStmt, Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
-from ...tir.buffer import decl_buffer
+from ...tir import AssertStmt, Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
-from .channel_blocks import ChannelBlocks
+from .channel_blocks import ChannelBlocks, part_of, stored_line
 from .planes import Sizes, digits, window
 from .results import Results
-from .squares import Values, transposed_square
+from .squares import Values
 from .windows import Kernel
 from .winograd_transforms import TAPS, KernelTransform, Line, Transforms
 
@@ -79,15 +78,6 @@ class Plan:
     @property
     def weights(self) -> KernelTransform:
         return KernelTransform(self.transforms, self.outputs, self.inputs, self.groups, self.panels, self.width)
-
-
-def part_of(
-    buffer: Buffer, offset: PrimExpr, shape: Sequence[int], strides: Sequence[int], body: Callable[[Buffer], Stmt]
-) -> Stmt:
-    """`body` of a part of a compact buffer: it is checked once, where it is declared."""
-    view = decl_buffer([int64(size) for size in shape], str(buffer.dtype), f"{buffer.name}_part", data=buffer.data,
-                       strides=[int64(stride) for stride in strides], elem_offset=simplify(offset))  # fmt: skip
-    return DeclBuffer(view, body(view))
 
 
 def of_line(line: Line, elements: Sequence[PrimExpr], body: Callable[[int, PrimExpr], Stmt]) -> Stmt:
@@ -380,8 +370,9 @@ class Tiles:
         def pixels(start: PrimExpr, low: PrimExpr, pixels: PrimExpr) -> Stmt:
             at, begin = (start + low - first) * m, simplify(low * m)
             return named("at", at, lambda at: self._tile(start, lambda batch, row, _: loop("a", m, lambda a: let(
-                "y", row * m + a, lambda y: IfThenElse(y < height, self._segment(
-                    staged, a * self.staged + at * self.lanes, channel, [*batch, y], (begin, pixels)))))))  # fmt: skip
+                "y", row * m + a, lambda y: IfThenElse(y < height, stored_line(
+                    self.results, self.lanes, self.plan.outputs, staged, simplify(a * self.staged + at * self.lanes), channel,
+                    [*batch, y], (begin, pixels)))))))  # fmt: skip
 
         def segment(start: PrimExpr) -> Stmt:
             low, high = maximum(first - start, int64(0)), minimum(first + count - start, wide)
@@ -391,33 +382,5 @@ class Tiles:
         return named("begin", floordiv(first, wide), lambda begin: named(
             "final", first + count - 1, lambda final: loop("s", floordiv(final, wide) + 1 - begin, lambda s: named(
                 "start", (begin + s) * wide, segment))))  # fmt: skip
-
-    def _segment(
-        self, staged: Buffer, at: PrimExpr, channel: PrimExpr, place: Sequence[PrimExpr],
-        pixels: tuple[PrimExpr, PrimExpr],
-    ) -> Stmt:  # fmt: skip
-        """Store so many pixels of one line, from the first of them on, which are staged at `at`."""
-        lanes, (first, count) = self.lanes, pixels
-        *batch, y = place
-
-        def square(part: Buffer, tile: Buffer) -> Stmt:
-            return transposed_square(
-                lanes, DTYPE, lambda q: vector_load(part, (q * lanes,), lanes),
-                lambda p, row: vector_store(tile, (p, 0), row),
-            )  # fmt: skip
-
-        def stored(tile: Buffer, x: Var) -> Stmt:
-            channels = simplify(minimum(int64(lanes), self.plan.outputs - channel))
-            return loop("p", channels, lambda p: let(
-                "co", minimum(channel + p, int64(self.plan.outputs - 1)), lambda co: self.results.vector(
-                    [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
-
-        def vector(v: Var) -> Stmt:
-            return let("x", first + v * lanes, lambda x: scratch("tile", (lanes, lanes), DTYPE, lambda tile: block([
-                part_of(staged, at + v * (lanes * lanes), (lanes * lanes,), (1,), lambda part: square(part, tile)),
-                stored(tile, x)])))  # fmt: skip
-
-        return loop("v", ceildiv(count, lanes), vector)
-
 
 __all__ = ["Plan", "Tiles"]

@@ -1,0 +1,316 @@
+"""The rule for convolutions with known weights, in register tiles of pixels by output channels.
+
+    for n, co, h, w, ci, i, j in T.grid(…):         P = the images in blocks of channels (see `channel_blocks`)
+        with T.block("conv"):                       for item in T.parallel(items):              some lines of all images
+            with T.init(): C[n, co, h, w] = 0           for panel in panels of 32 channels:
+            C[n, co, h, w] += …                             for line, x in the lines, in steps of 12 pixels (or 8):
+                                                                for i, j, ci in T.grid(3, 3, CI):
+                                                                    S[x, :] += P[line * 2 + i, x * 2 + j, ci] * U[panel, i, j, ci, :]
+                                                            C[n, co, h, w :] = S, transposed    as the statement behind changes them
+
+A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
+code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
+and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
+
+Refused: weights that are not known when a program is built, windows of one element, groups, other numbers of dimensions
+than two, channels whose number is not known, few input channels in images of known size (a first layer, for which
+`direct` has less to copy), fewer output channels than a vector has, and float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
+from ...prim.instructions import prefetch
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, Evaluate, ForKind, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ..build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ..contraction import size_of
+from ..rule import PackedFunction, ScheduleRule
+from .channel_blocks import ChannelBlocks, part_of, stored_line
+from .packed_panels import users_of
+from .planes import Sizes, digits
+from .results import Results
+from .tiling import tile_for
+from .windows import Kernel, Windows, rewritten_kernels
+
+DTYPE: Final = "float32"
+FEW_CHANNELS: Final = 8
+"""Input channels below which a copy in blocks of channels is mostly lanes that are no channel."""
+PIXELS: Final = 128
+"""The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
+
+
+@dataclass(frozen=True)
+class TapPacking:
+    """Weights as a convolution reads them: U[panel, tap, ci * width + p] = W[panel * width + p, ci, tap]."""
+
+    outputs: int
+    inputs: int
+    taps: int
+    width: int
+    """The output channels of a panel, the last of which is filled up with zeros."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The panels, the taps, and the weights of a tap."""
+        return -(-self.outputs // self.width), self.taps, self.inputs * self.width
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        panels = self.shape[0]
+        padded = np.zeros((panels * self.width, self.inputs, self.taps), array.dtype)
+        padded[: self.outputs] = array.reshape(self.outputs, self.inputs, self.taps)
+        split = padded.reshape(panels, self.width, self.inputs, self.taps)
+        return np.transpose(split, (0, 3, 2, 1)).reshape(self.shape)
+
+
+class Blocked(ScheduleRule):
+    """The rule for convolutions with known weights."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del func, target, tunable
+        return None
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights in panels of output channels."""
+        if not func.attrs.get("tir.noalias"):
+            return None
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, TapPacking] = {}
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights = kernel.windows.weight.buffer
+            position = positions.get(weights)
+            if position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            lanes = tile_for(target, 32).lanes
+            if not _fits(kernel.windows, lanes):
+                return None
+            writer = _Writer(kernel, target)
+            packings[position] = writer.packing
+            packed = decl_buffer(writer.packing.shape, DTYPE, f"{weights.name}_packed")
+            buffers[func.params[position]] = packed
+            return writer.kernel(packed)
+
+        arranged = rewritten_kernels(func, rewrite)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _fits(windows: Windows, lanes: int) -> bool:
+    """True for convolutions that the rule is for."""
+    if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None or lanes < 4:
+        return False
+    inputs, outputs = windows.inputs, windows.channels
+    if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
+        return False
+    static = all(isinstance(axis.size, IntImm) for axis in windows.axes)
+    least = FEW_CHANNELS if static else 1
+    return all(axis.taps > 1 for axis in windows.axes) and inputs.value >= least and outputs.value >= lanes
+
+
+class _Writer:
+    """Writes the loops of one convolution."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.windows, self.results = kernel.windows, Results(kernel)
+        tile = tile_for(target, 32)
+        inputs, outputs = self.windows.inputs, self.windows.channels
+        assert isinstance(inputs, IntImm) and isinstance(outputs, IntImm)
+        self.inputs, self.outputs, self.lanes = inputs.value, outputs.value, tile.lanes
+        blocks = -(-self.outputs // self.lanes)
+        self.vectors = min((2, 3, 4, 1) if tile.vectors > 2 else (2, 1), key=lambda v: -(-blocks // v) * v)
+        self.unit = max(tile.rows * tile.vectors // self.vectors // 3, 1)
+        """A third of the pixels of a register tile."""
+        rows, columns = self.windows.axes
+        self.packing = TapPacking(
+            self.outputs, self.inputs, rows.taps * columns.taps, self.vectors * self.lanes
+        )
+        self.depth = -(-self.inputs // self.lanes)
+        self._set_sizes(target.machine.cores)
+
+    def _set_sizes(self, cores: int) -> None:
+        self.sizes = Sizes()
+        named, one = self.sizes.named, const(1, "int64")
+        rows, columns = self.windows.axes
+        self.leading = [size_of(v) for v in self.windows.batch]
+        lines = rows.size
+        for size in self.leading:
+            lines = lines * size
+        self.lines = named("lines", lines)
+        self.units = named("units", maximum(ceildiv(columns.size, self.unit), int64(2)))
+        """The thirds of register tiles of a line."""
+        self.wide = named("wide", self.units * self.unit)
+        self.share = named("share", maximum(floordiv(int64(PIXELS), self.wide), one))
+        """The lines of an item."""
+        if isinstance(self.lines, IntImm) and isinstance(self.share, IntImm):
+            items = max(-(-self.lines.value // self.share.value), 1)
+            self.share = int64(max(-(-self.lines.value // items), 1))
+        self.items = named("items", ceildiv(self.lines, self.share))
+        few = minimum(int64(self.packing.shape[0]), ceildiv(int64(cores), maximum(self.items, one)))
+        self.splits = named("splits", maximum(few, one))
+        """The items that have the same lines, and different panels."""
+        high, wide = (
+            named(name, simplify((maximum(size, one) - 1) * axis.stride + ((axis.taps - 1) * axis.dilation + 1)))
+            for name, size, axis in (("height", rows.size, rows), ("width", self.wide, columns)))  # fmt: skip
+        self.blocks = ChannelBlocks(self.windows, self.inputs, self.lanes, high, wide, self.sizes)
+        self.staged = named("staged", (self.share * self.wide + self.lanes) * self.lanes)
+        """The elements of a block of channels of the lines of an item, and those that a square reaches behind them."""
+
+    def kernel(self, weights: Buffer) -> Stmt:
+        """The copy of the data, and all items."""
+        shape = (*self.leading, self.depth, self.blocks.size)
+        return self.sizes.around(scratch("blocks", shape, DTYPE, lambda image: block([
+            self.blocks.fill(self.leading, image), self._items(weights, image)])))  # fmt: skip
+
+    def _items(self, weights: Buffer, image: Buffer) -> Stmt:
+        panels = self.packing.shape[0]
+
+        def item(at: list[PrimExpr]) -> Stmt:
+            share, split = at
+            start, end = (floordiv(part * panels, self.splits) for part in (split, split + 1))
+
+            def some(first: PrimExpr, count: PrimExpr, staged: Buffer) -> Stmt:
+                return loop("part", simplify(end - start), lambda part: let(
+                    "panel", minimum(start + part, int64(panels - 1)), lambda panel: self._panel(
+                        weights, image, staged, panel, (first, count))))  # fmt: skip
+
+            return scratch("sums", (self.vectors, self.staged), DTYPE, lambda staged: named(
+                "first", simplify(share * self.share), lambda first: named(
+                    "count", simplify(minimum(self.share, self.lines - first)),
+                    lambda count: some(first, count, staged))))  # fmt: skip
+
+        radix = [("share", self.items), ("split", self.splits)]
+        return loop("item", simplify(self.items * self.splits), lambda flat: digits(
+            flat, radix, item), ForKind.PARALLEL)  # fmt: skip
+
+    def _line(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
+        """`body` of the image and the row of a line."""
+        height = self.windows.axes[0].size
+        radix = [*((f"n{d}", size) for d, size in enumerate(self.leading)), ("y", height)]
+        return digits(number, radix, lambda at: body(at[:-1], at[-1]))
+
+    def _panel(
+        self, weights: Buffer, image: Buffer, staged: Buffer, panel: Var, lines: tuple[PrimExpr, PrimExpr]
+    ) -> Stmt:
+        """The sums of some lines for a panel of channels, and the results."""
+        first, count = lines
+        width = self.windows.axes[1].size
+
+        def stored(l: Var, v: Var) -> Stmt:
+            channel = simplify((panel * self.vectors + v) * self.lanes)
+            at = simplify(v * self.staged + l * (self.wide * self.lanes))
+            return self._line(first + l, lambda batch, y: stored_line(
+                self.results, self.lanes, self.outputs, staged, at, channel, [*batch, y], (int64(0), width)))  # fmt: skip
+
+        left = -(-self.outputs // self.lanes)
+        vectors = int64(self.vectors)
+        if left % self.vectors:
+            vectors = minimum(vectors, left - panel * self.vectors)
+        return block([
+            loop("l", count, lambda l: self._line(first + l, lambda batch, y: self._tiles(
+                weights, image, staged, panel, (l, batch, y)))),
+            loop("v", vectors, lambda v: loop("l", count, lambda l: stored(l, v))),
+        ])  # fmt: skip
+
+    def _tiles(
+        self, weights: Buffer, image: Buffer, staged: Buffer, panel: Var,
+        at: tuple[Var, list[PrimExpr], PrimExpr],
+    ) -> Stmt:  # fmt: skip
+        """The register tiles of a line: tall ones, then short ones."""
+        line, batch, y = at
+        tall, low = 3 * self.unit, 2 * self.unit
+
+        def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:
+            return named("x", simplify(x), lambda x: self._tile(
+                weights, image, staged, (panel, line, batch, y, x), height, number))  # fmt: skip
+
+        def tiles(short: PrimExpr) -> Stmt:
+            return named("rest", simplify(self.units - short * 2), lambda rest: named(
+                "tall", simplify(floordiv(rest, 3)), lambda count: block([
+                    loop("q", count, lambda q: tile(q * tall, tall, q)),
+                    loop("q", short, lambda q: tile(count * tall + q * low, low, count + q))])))  # fmt: skip
+
+        return named("short", simplify(floormod(self.units * 2, 3)), tiles)
+
+    def _tile(
+        self, weights: Buffer, image: Buffer, staged: Buffer,
+        at: tuple[Var, Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
+    ) -> Stmt:  # fmt: skip
+        """One register tile, the `number`-th of its line: it asks for some of the next panel."""
+        panel, line, batch, y, x = at
+        lanes, vectors, width = self.lanes, self.vectors, self.packing.width
+        rows, columns = self.windows.axes
+
+        def step(acc: Buffer, right: Buffer, left: Buffer, place: tuple[PrimExpr, Var, PrimExpr]) -> Stmt:
+            tap, c, start = place
+            weight = start + c * width
+            ahead = BufferLoad(weights, (panel + 1, tap, weight + floormod(number, vectors) * lanes))
+            loads = loop("v", vectors, lambda v: vector_store(right, (v * lanes,), vector_load(
+                weights, (panel, tap, weight + v * lanes), lanes)), ForKind.UNROLLED)  # fmt: skip
+
+            def pixel(p: Var) -> Stmt:
+                value = spread(BufferLoad(left, (p * (columns.stride * lanes) + c,)), lanes)
+                return let("a", value, lambda a: loop("v", vectors, lambda v: vector_store(
+                    acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), Mul(
+                        a, vector_load(right, (v * lanes,), lanes)))), ForKind.UNROLLED))  # fmt: skip
+
+            return block([Evaluate(prefetch(ahead, locality=2)), loads, loop("p", height, pixel, ForKind.UNROLLED)])
+
+        def taps(acc: Buffer, right: Buffer, i: Var, j: Var) -> Stmt:
+            above = (y * rows.stride + i * rows.dilation) * self.blocks.line
+            start = simplify((above + x * columns.stride + j * columns.dilation) * lanes)
+
+            def channels(cb: Var) -> Stmt:
+                count: PrimExpr = int64(min(lanes, self.inputs))
+                if self.depth > 1 and self.inputs % lanes:
+                    count = minimum(int64(lanes), self.inputs - cb * lanes)
+                reach = ((height - 1) * columns.stride + 1) * lanes
+                return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
+                    "c", count, lambda c: step(
+                        acc, right, left, (i * columns.taps + j, c, cb * (lanes * width)))))  # fmt: skip
+
+            return loop("cb", self.depth, channels)
+
+        return self._summed(staged, simplify((line * self.wide + x) * lanes), height, taps)
+
+    def _summed(
+        self, staged: Buffer, at: PrimExpr, height: int, taps: Callable[[Buffer, Buffer, Var, Var], Stmt]
+    ) -> Stmt:
+        """A register tile from zero to its place in what is staged."""
+        lanes, width = self.lanes, self.packing.width
+        rows, columns = self.windows.axes
+
+        def tile(acc: Buffer) -> Stmt:
+            zero = spread(const(0, DTYPE), lanes)
+            sums = alloc("right", (width,), DTYPE, "local", lambda right: loop("i", rows.taps, lambda i: loop(
+                "j", columns.taps, lambda j: taps(acc, right, i, j))))  # fmt: skip
+            stores = [
+                part_of(staged, at + v * self.staged, (height * lanes,), (1,), lambda out, v=v: loop(
+                    "p", height, lambda p: vector_store(
+                        out, (p * lanes,), vector_load(acc, (p, v * lanes), lanes)), ForKind.UNROLLED))
+                for v in range(self.vectors)]  # fmt: skip
+            start = loop("p", height, lambda p: loop("v", self.vectors, lambda v: vector_store(
+                acc, (p, v * lanes), zero), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+            return block([start, sums, *stores])
+
+        return alloc("acc", (height, width), DTYPE, "local", tile)
+
+    def _offset(self, outer: Sequence[PrimExpr], start: PrimExpr) -> PrimExpr:
+        """The place of an element of the copy."""
+        offset: PrimExpr = const(0, "int64")
+        for at, size in zip(outer, (*self.leading, int64(self.depth)), strict=True):
+            offset = offset * size + at
+        return simplify(offset * self.blocks.size + start)
+
+
+__all__ = ["Blocked", "TapPacking"]
