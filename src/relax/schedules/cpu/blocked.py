@@ -1,12 +1,13 @@
 """The rule for convolutions with known weights, in register tiles of pixels by output channels.
 
-    for n, co, h, w, ci, i, j in T.grid(…):         P = the images in blocks of channels (see `channel_blocks`)
-        with T.block("conv"):                       for item in T.parallel(items):              some lines of all images
-            with T.init(): C[n, co, h, w] = 0           for panel in panels of 32 channels:
-            C[n, co, h, w] += …                             for line, x in the lines, in steps of 12 pixels (or 8):
-                                                                for i, j, ci in T.grid(3, 3, CI):
-                                                                    S[x, :] += P[line * 2 + i, x * 2 + j, ci] * U[panel, i, j, ci, :]
-                                                            C[n, co, h, w :] = S, transposed    as the statement behind changes them
+    for n, co, h, w, ci, i, j in T.grid(…):     P = the images in blocks of channels (see `channel_blocks`)
+        with T.block("conv"):                   for item in T.parallel(items):                  some lines of all images
+            with T.init(): C[n, co, h, w] = 0       for panel in panels of 32 channels:
+            C[n, co, h, w] += …                         for cb in blocks of 16 input channels:
+                                                            for line, x in the lines, in steps of 12 pixels (or 8):
+                                                                for i, j, c in T.grid(3, 3, 16):    S in registers
+                                                                    S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
+                                                        C[n, co, h, w :] = S, transposed
 
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
@@ -38,7 +39,7 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .channel_blocks import ChannelBlocks, part_of, stored_line
 from .packed_panels import users_of
-from .planes import Sizes, digits
+from .planes import Sizes, digits, window
 from .results import Results
 from .tiling import tile_for
 from .windows import Kernel, Windows, rewritten_kernels
@@ -52,25 +53,29 @@ PIXELS: Final = 128
 
 @dataclass(frozen=True)
 class TapPacking:
-    """Weights as a convolution reads them: U[panel, tap, ci * width + p] = W[panel * width + p, ci, tap]."""
+    """Weights as a convolution reads them: U[panel, cb, tap, c * width + p] = W[panel * width + p, cb * lanes + c, tap]."""
 
     outputs: int
     inputs: int
     taps: int
     width: int
     """The output channels of a panel, the last of which is filled up with zeros."""
+    lanes: int
+    """The input channels of a block, the last of which is filled up too, unless it is the only one."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """The panels, the taps, and the weights of a tap."""
-        return -(-self.outputs // self.width), self.taps, self.inputs * self.width
+    def shape(self) -> tuple[int, int, int, int]:
+        """The panels, the blocks of input channels, the taps, and the weights of a tap."""
+        block = min(self.inputs, self.lanes)
+        return -(-self.outputs // self.width), -(-self.inputs // block), self.taps, block * self.width
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        panels = self.shape[0]
-        padded = np.zeros((panels * self.width, self.inputs, self.taps), array.dtype)
-        padded[: self.outputs] = array.reshape(self.outputs, self.inputs, self.taps)
-        split = padded.reshape(panels, self.width, self.inputs, self.taps)
-        return np.transpose(split, (0, 3, 2, 1)).reshape(self.shape)
+        panels, blocks, taps, _ = self.shape
+        depth = blocks * min(self.inputs, self.lanes)
+        padded = np.zeros((panels * self.width, depth, taps), array.dtype)
+        padded[: self.outputs, : self.inputs] = array.reshape(self.outputs, self.inputs, taps)
+        split = padded.reshape(panels, self.width, blocks, -1, taps)
+        return np.transpose(split, (0, 2, 4, 3, 1)).reshape(self.shape)
 
 
 class Blocked(ScheduleRule):
@@ -133,7 +138,7 @@ class _Writer:
         """A third of the pixels of a register tile."""
         rows, columns = self.windows.axes
         self.packing = TapPacking(
-            self.outputs, self.inputs, rows.taps * columns.taps, self.vectors * self.lanes
+            self.outputs, self.inputs, rows.taps * columns.taps, self.vectors * self.lanes, self.lanes
         )
         self.depth = -(-self.inputs // self.lanes)
         self._set_sizes(target.machine.cores)
@@ -217,13 +222,20 @@ class _Writer:
         if left % self.vectors:
             vectors = minimum(vectors, left - panel * self.vectors)
         return block([
-            loop("l", count, lambda l: self._line(first + l, lambda batch, y: self._tiles(
-                weights, image, staged, panel, (l, batch, y)))),
+            self._zeros(staged, count),
+            loop("cb", self.depth, lambda cb: loop("l", count, lambda l: self._line(
+                first + l, lambda batch, y: self._tiles(weights, image, staged, (panel, cb), (l, batch, y))))),
             loop("v", vectors, lambda v: loop("l", count, lambda l: stored(l, v))),
         ])  # fmt: skip
 
+    def _zeros(self, staged: Buffer, count: PrimExpr) -> Stmt:
+        """Begin with zeros."""
+        zero = spread(const(0, DTYPE), self.lanes)
+        return loop("v", self.vectors, lambda v: loop("x", simplify(count * self.wide), lambda x: window(
+            staged, (v, x * self.lanes), self.lanes, lambda part, at: vector_store(part, at, zero))))  # fmt: skip
+
     def _tiles(
-        self, weights: Buffer, image: Buffer, staged: Buffer, panel: Var,
+        self, weights: Buffer, image: Buffer, staged: Buffer, block_: tuple[Var, Var],
         at: tuple[Var, list[PrimExpr], PrimExpr],
     ) -> Stmt:  # fmt: skip
         """The register tiles of a line: tall ones, then short ones."""
@@ -232,7 +244,7 @@ class _Writer:
 
         def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:
             return named("x", simplify(x), lambda x: self._tile(
-                weights, image, staged, (panel, line, batch, y, x), height, number))  # fmt: skip
+                weights, image, staged, block_, (line, batch, y, x), height, number))  # fmt: skip
 
         def tiles(short: PrimExpr) -> Stmt:
             return named("rest", simplify(self.units - short * 2), lambda rest: named(
@@ -243,20 +255,23 @@ class _Writer:
         return named("short", simplify(floormod(self.units * 2, 3)), tiles)
 
     def _tile(
-        self, weights: Buffer, image: Buffer, staged: Buffer,
-        at: tuple[Var, Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
+        self, weights: Buffer, image: Buffer, staged: Buffer, block_: tuple[Var, Var],
+        at: tuple[Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """One register tile, the `number`-th of its line: it asks for some of the next panel."""
-        panel, line, batch, y, x = at
+        """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
+        (panel, cb), (line, batch, y, x) = block_, at
         lanes, vectors, width = self.lanes, self.vectors, self.packing.width
         rows, columns = self.windows.axes
 
-        def step(acc: Buffer, right: Buffer, left: Buffer, place: tuple[PrimExpr, Var, PrimExpr]) -> Stmt:
-            tap, c, start = place
-            weight = start + c * width
-            ahead = BufferLoad(weights, (panel + 1, tap, weight + floormod(number, vectors) * lanes))
+        count: PrimExpr = int64(min(lanes, self.inputs))
+        if self.depth > 1 and self.inputs % lanes:
+            count = minimum(int64(lanes), self.inputs - cb * lanes)
+
+        def step(acc: Buffer, right: Buffer, left: Buffer, tap: PrimExpr, c: Var) -> Stmt:
+            start = c * width
+            ahead = BufferLoad(weights, (panel, cb + 1, tap, start + floormod(number, vectors) * lanes))
             loads = loop("v", vectors, lambda v: vector_store(right, (v * lanes,), vector_load(
-                weights, (panel, tap, weight + v * lanes), lanes)), ForKind.UNROLLED)  # fmt: skip
+                weights, (panel, cb, tap, start + v * lanes), lanes)), ForKind.UNROLLED)  # fmt: skip
 
             def pixel(p: Var) -> Stmt:
                 value = spread(BufferLoad(left, (p * (columns.stride * lanes) + c,)), lanes)
@@ -269,39 +284,35 @@ class _Writer:
         def taps(acc: Buffer, right: Buffer, i: Var, j: Var) -> Stmt:
             above = (y * rows.stride + i * rows.dilation) * self.blocks.line
             start = simplify((above + x * columns.stride + j * columns.dilation) * lanes)
-
-            def channels(cb: Var) -> Stmt:
-                count: PrimExpr = int64(min(lanes, self.inputs))
-                if self.depth > 1 and self.inputs % lanes:
-                    count = minimum(int64(lanes), self.inputs - cb * lanes)
-                reach = ((height - 1) * columns.stride + 1) * lanes
-                return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
-                    "c", count, lambda c: step(
-                        acc, right, left, (i * columns.taps + j, c, cb * (lanes * width)))))  # fmt: skip
-
-            return loop("cb", self.depth, channels)
+            reach = ((height - 1) * columns.stride + 1) * lanes
+            return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
+                "c", count, lambda c: step(acc, right, left, i * columns.taps + j, c)))  # fmt: skip
 
         return self._summed(staged, simplify((line * self.wide + x) * lanes), height, taps)
 
     def _summed(
         self, staged: Buffer, at: PrimExpr, height: int, taps: Callable[[Buffer, Buffer, Var, Var], Stmt]
     ) -> Stmt:
-        """A register tile from zero to its place in what is staged."""
+        """What is added to a register tile, which is staged at `at`."""
         lanes, width = self.lanes, self.packing.width
         rows, columns = self.windows.axes
 
+        def parts(body: Callable[[Buffer, int], Stmt]) -> Stmt:
+            return block(part_of(staged, at + v * self.staged, (height * lanes,), (1,), lambda part, v=v: body(
+                part, v * lanes)) for v in range(self.vectors))  # fmt: skip
+
+        def each(body: Callable[[Var], Stmt]) -> Stmt:
+            return loop("p", height, body, ForKind.UNROLLED)
+
         def tile(acc: Buffer) -> Stmt:
-            zero = spread(const(0, DTYPE), lanes)
-            sums = alloc("right", (width,), DTYPE, "local", lambda right: loop("i", rows.taps, lambda i: loop(
-                "j", columns.taps, lambda j: taps(acc, right, i, j))))  # fmt: skip
-            stores = [
-                part_of(staged, at + v * self.staged, (height * lanes,), (1,), lambda out, v=v: loop(
-                    "p", height, lambda p: vector_store(
-                        out, (p * lanes,), vector_load(acc, (p, v * lanes), lanes)), ForKind.UNROLLED))
-                for v in range(self.vectors)]  # fmt: skip
-            start = loop("p", height, lambda p: loop("v", self.vectors, lambda v: vector_store(
-                acc, (p, v * lanes), zero), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-            return block([start, sums, *stores])
+            return block([
+                parts(lambda part, v: each(lambda p: vector_store(
+                    acc, (p, v), vector_load(part, (p * lanes,), lanes)))),
+                alloc("right", (width,), DTYPE, "local", lambda right: loop("i", rows.taps, lambda i: loop(
+                    "j", columns.taps, lambda j: taps(acc, right, i, j)))),
+                parts(lambda part, v: each(lambda p: vector_store(
+                    part, (p * lanes,), vector_load(acc, (p, v), lanes)))),
+            ])  # fmt: skip
 
         return alloc("acc", (height, width), DTYPE, "local", tile)
 
