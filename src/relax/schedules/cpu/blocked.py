@@ -26,18 +26,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
-from ...prim.instructions import prefetch
+from ...prim import IntImm, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, Evaluate, ForKind, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ..build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .channel_blocks import ChannelBlocks, part_of, stored_line
+from .outer_products import RegisterTile, register_tile, register_tiles
 from .packed_panels import users_of
 from .planes import Sizes, digits, window
 from .results import Results
@@ -53,7 +53,10 @@ PIXELS: Final = 128
 
 @dataclass(frozen=True)
 class TapPacking:
-    """Weights as a convolution reads them: U[panel, cb, tap, c * width + p] = W[panel * width + p, cb * lanes + c, tap]."""
+    """Weights as a convolution reads them: U[panel, cb, tap, c * width + p] is W[co, ci, tap].
+
+    Output channel ``co = panel * width + p``, input channel ``ci = cb * lanes + c``.
+    """
 
     outputs: int
     inputs: int
@@ -73,9 +76,9 @@ class TapPacking:
         panels, blocks, taps, _ = self.shape
         depth = blocks * min(self.inputs, self.lanes)
         padded = np.zeros((panels * self.width, depth, taps), array.dtype)
-        padded[: self.outputs, : self.inputs] = array.reshape(self.outputs, self.inputs, taps)
-        split = padded.reshape(panels, self.width, blocks, -1, taps)
-        return np.transpose(split, (0, 2, 4, 3, 1)).reshape(self.shape)
+        padded[: self.outputs, : self.inputs] = np.reshape(array, (self.outputs, self.inputs, taps))
+        split = np.reshape(padded, (panels, self.width, blocks, -1, taps))
+        return np.reshape(np.transpose(split, (0, 2, 4, 3, 1)), self.shape)
 
 
 class Blocked(ScheduleRule):
@@ -130,7 +133,8 @@ class _Writer:
         self.windows, self.results = kernel.windows, Results(kernel)
         tile = tile_for(target, 32)
         inputs, outputs = self.windows.inputs, self.windows.channels
-        assert isinstance(inputs, IntImm) and isinstance(outputs, IntImm)
+        assert isinstance(inputs, IntImm)
+        assert isinstance(outputs, IntImm)
         self.inputs, self.outputs, self.lanes = inputs.value, outputs.value, tile.lanes
         blocks = -(-self.outputs // self.lanes)
         self.vectors = min((2, 3, 4, 1) if tile.vectors > 2 else (2, 1), key=lambda v: -(-blocks // v) * v)
@@ -211,11 +215,12 @@ class _Writer:
         first, count = lines
         width = self.windows.axes[1].size
 
-        def stored(l: Var, v: Var) -> Stmt:
+        def stored(line: Var, v: Var) -> Stmt:
             channel = simplify((panel * self.vectors + v) * self.lanes)
-            at = simplify(v * self.staged + l * (self.wide * self.lanes))
-            return self._line(first + l, lambda batch, y: stored_line(
-                self.results, self.lanes, self.outputs, staged, at, channel, [*batch, y], (int64(0), width)))  # fmt: skip
+            at = simplify(v * self.staged + line * (self.wide * self.lanes))
+            return self._line(first + line, lambda batch, y: stored_line(
+                self.results, self.lanes, self.outputs, staged, at, channel, [*batch, y],
+                (int64(0), width)))  # fmt: skip
 
         left = -(-self.outputs // self.lanes)
         vectors = int64(self.vectors)
@@ -223,9 +228,10 @@ class _Writer:
             vectors = minimum(vectors, left - panel * self.vectors)
         return block([
             self._zeros(staged, count),
-            loop("cb", self.depth, lambda cb: loop("l", count, lambda l: self._line(
-                first + l, lambda batch, y: self._tiles(weights, image, staged, (panel, cb), (l, batch, y))))),
-            loop("v", vectors, lambda v: loop("l", count, lambda l: stored(l, v))),
+            loop("cb", self.depth, lambda cb: loop("l", count, lambda line: self._line(
+                first + line, lambda batch, y: self._tiles(
+                    weights, image, staged, (panel, cb), (line, batch, y))))),
+            loop("v", vectors, lambda v: loop("l", count, lambda line: stored(line, v))),
         ])  # fmt: skip
 
     def _zeros(self, staged: Buffer, count: PrimExpr) -> Stmt:
@@ -235,86 +241,61 @@ class _Writer:
             staged, (v, x * self.lanes), self.lanes, lambda part, at: vector_store(part, at, zero))))  # fmt: skip
 
     def _tiles(
-        self, weights: Buffer, image: Buffer, staged: Buffer, block_: tuple[Var, Var],
+        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
         at: tuple[Var, list[PrimExpr], PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """The register tiles of a line: tall ones, then short ones."""
+        """What a block of input channels adds to a line."""
         line, batch, y = at
-        tall, low = 3 * self.unit, 2 * self.unit
 
         def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:
             return named("x", simplify(x), lambda x: self._tile(
-                weights, image, staged, block_, (line, batch, y, x), height, number))  # fmt: skip
+                weights, image, staged, which, (line, batch, y, x), height, number))  # fmt: skip
 
-        def tiles(short: PrimExpr) -> Stmt:
-            return named("rest", simplify(self.units - short * 2), lambda rest: named(
-                "tall", simplify(floordiv(rest, 3)), lambda count: block([
-                    loop("q", count, lambda q: tile(q * tall, tall, q)),
-                    loop("q", short, lambda q: tile(count * tall + q * low, low, count + q))])))  # fmt: skip
-
-        return named("short", simplify(floormod(self.units * 2, 3)), tiles)
+        return register_tiles(self.units, self.unit, tile)
 
     def _tile(
-        self, weights: Buffer, image: Buffer, staged: Buffer, block_: tuple[Var, Var],
+        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
         at: tuple[Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
-        (panel, cb), (line, batch, y, x) = block_, at
-        lanes, vectors, width = self.lanes, self.vectors, self.packing.width
+        (panel, cb), (line, batch, y, x), lanes = which, at, self.lanes
         rows, columns = self.windows.axes
-
         count: PrimExpr = int64(min(lanes, self.inputs))
         if self.depth > 1 and self.inputs % lanes:
             count = minimum(int64(lanes), self.inputs - cb * lanes)
 
-        def step(acc: Buffer, right: Buffer, left: Buffer, tap: PrimExpr, c: Var) -> Stmt:
-            start = c * width
-            ahead = BufferLoad(weights, (panel, cb + 1, tap, start + floormod(number, vectors) * lanes))
-            loads = loop("v", vectors, lambda v: vector_store(right, (v * lanes,), vector_load(
-                weights, (panel, cb, tap, start + v * lanes), lanes)), ForKind.UNROLLED)  # fmt: skip
+        def step(tile: RegisterTile, left: Buffer, tap: PrimExpr, c: Var) -> Stmt:
+            start = c * self.packing.width
+            ahead = start + floormod(number, self.vectors) * lanes
+            return tile.add(
+                lambda p: BufferLoad(left, (p * (columns.stride * lanes) + c,)), weights, (panel, cb, tap, start),
+                (panel, cb + 1, tap, ahead),
+            )  # fmt: skip
 
-            def pixel(p: Var) -> Stmt:
-                value = spread(BufferLoad(left, (p * (columns.stride * lanes) + c,)), lanes)
-                return let("a", value, lambda a: loop("v", vectors, lambda v: vector_store(
-                    acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), Mul(
-                        a, vector_load(right, (v * lanes,), lanes)))), ForKind.UNROLLED))  # fmt: skip
-
-            return block([Evaluate(prefetch(ahead, locality=2)), loads, loop("p", height, pixel, ForKind.UNROLLED)])
-
-        def taps(acc: Buffer, right: Buffer, i: Var, j: Var) -> Stmt:
+        def tap(tile: RegisterTile, i: Var, j: Var) -> Stmt:
             above = (y * rows.stride + i * rows.dilation) * self.blocks.line
             start = simplify((above + x * columns.stride + j * columns.dilation) * lanes)
             reach = ((height - 1) * columns.stride + 1) * lanes
             return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
-                "c", count, lambda c: step(acc, right, left, i * columns.taps + j, c)))  # fmt: skip
+                "c", count, lambda c: step(tile, left, i * columns.taps + j, c)))  # fmt: skip
 
-        return self._summed(staged, simplify((line * self.wide + x) * lanes), height, taps)
+        def parts(tile: RegisterTile, body: Callable[[Buffer, PrimExpr, PrimExpr], Stmt]) -> Stmt:
+            place = simplify((line * self.wide + x) * lanes)
 
-    def _summed(
-        self, staged: Buffer, at: PrimExpr, height: int, taps: Callable[[Buffer, Buffer, Var, Var], Stmt]
-    ) -> Stmt:
-        """What is added to a register tile, which is staged at `at`."""
-        lanes, width = self.lanes, self.packing.width
-        rows, columns = self.windows.axes
+            def vector(v: int) -> Stmt:
+                return part_of(staged, place + v * self.staged, (height * lanes,), (1,), lambda part: loop(
+                    "p", height, lambda p: body(part, p, int64(v)), ForKind.UNROLLED))  # fmt: skip
 
-        def parts(body: Callable[[Buffer, int], Stmt]) -> Stmt:
-            return block(part_of(staged, at + v * self.staged, (height * lanes,), (1,), lambda part, v=v: body(
-                part, v * lanes)) for v in range(self.vectors))  # fmt: skip
+            return block(vector(v) for v in range(tile.vectors))
 
-        def each(body: Callable[[Var], Stmt]) -> Stmt:
-            return loop("p", height, body, ForKind.UNROLLED)
-
-        def tile(acc: Buffer) -> Stmt:
+        def sums(tile: RegisterTile) -> Stmt:
             return block([
-                parts(lambda part, v: each(lambda p: vector_store(
-                    acc, (p, v), vector_load(part, (p * lanes,), lanes)))),
-                alloc("right", (width,), DTYPE, "local", lambda right: loop("i", rows.taps, lambda i: loop(
-                    "j", columns.taps, lambda j: taps(acc, right, i, j)))),
-                parts(lambda part, v: each(lambda p: vector_store(
-                    part, (p * lanes,), vector_load(acc, (p, v), lanes)))),
+                parts(tile, lambda part, p, v: tile.store(p, v, vector_load(part, (p * lanes,), lanes))),
+                loop("i", rows.taps, lambda i: loop("j", columns.taps, lambda j: tap(tile, i, j))),
+                parts(tile, lambda part, p, v: vector_store(part, (p * lanes,), tile.load(p, v))),
             ])  # fmt: skip
 
-        return alloc("acc", (height, width), DTYPE, "local", tile)
+        return register_tile(height, self.vectors, lanes, DTYPE, sums)
 
     def _offset(self, outer: Sequence[PrimExpr], start: PrimExpr) -> PrimExpr:
         """The place of an element of the copy."""

@@ -1,6 +1,6 @@
 """Copies of images in blocks of channels: padded, with the channels of a block next to each other.
 
-    X[n, c, y, x]           P[n, cb, (y * line + x) * 16 + c] = X[n, cb * 16 + c, y - 1, x - 1]     with 1 pixel of padding
+    X[n, c, y, x]       P[n, cb, (y * line + x) * 16 + c] = X[n, cb * 16 + c, y - 1, x - 1]     for 1 pixel of padding
 
 Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
 whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
@@ -59,7 +59,8 @@ class ChannelBlocks:
 
         def copied(row: Var) -> Stmt:
             return loop("v", squares, lambda v: let("x", start(v), lambda x: self._square(
-                (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * lanes), blocks)))  # fmt: skip
+                (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * lanes),
+                blocks)))  # fmt: skip
 
         zero = Broadcast(const(0, str(blocks.dtype)), lanes)
         zeros = loop("v", self.line, lambda v: window(
@@ -89,7 +90,11 @@ class ChannelBlocks:
 
 
 def part_of(
-    buffer: Buffer, offset: PrimExpr, shape: Sequence[int], strides: Sequence[int], body: Callable[[Buffer], Stmt]
+    buffer: Buffer,
+    offset: PrimExpr,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    body: Callable[[Buffer], Stmt],
 ) -> Stmt:
     """`body` of a part of a compact buffer: it is checked once, where it is declared."""
     view = decl_buffer([int64(size) for size in shape], str(buffer.dtype), f"{buffer.name}_part", data=buffer.data,
@@ -98,8 +103,8 @@ def part_of(
 
 
 def stored_line(
-    results: Results, lanes: int, outputs: int, staged: Buffer, at: PrimExpr, channel: PrimExpr, place: Sequence[PrimExpr],
-    pixels: tuple[PrimExpr, PrimExpr],
+    results: Results, lanes: int, outputs: int, staged: Buffer, at: PrimExpr, channel: PrimExpr,
+    place: Sequence[PrimExpr], pixels: tuple[PrimExpr, PrimExpr],
 ) -> Stmt:  # fmt: skip
     """Store pixels of a line of the result: so many of them, from the first one on, of a block of channels.
 

@@ -99,7 +99,7 @@ class _Writer:
 
     @property
     def together(self) -> int:
-        """The groups whose planes use one allocation, where it is of unknown size: to ask for memory takes as long as a row."""
+        """The groups whose planes use one allocation, where its size is not known: it is not on the stack then."""
         if isinstance(self.planes.size, IntImm):
             return 1
         return max(count for count in range(1, TOGETHER + 1) if self.windows.groups % count == 0)
@@ -126,11 +126,14 @@ class _Writer:
             distance = planes.rows[len(ys)]
             return loop(f"y{len(ys)}", axes[len(ys)].size, lambda y: self._lines(
                 plane, row, leading, [*ys, y], simplify(at * distance + y)))  # fmt: skip
-        return let("line", simplify(at * planes.line), lambda start: self._with_taps(plane, start, lambda part, taps: loop(
-            "v", self.vectors, lambda v: block([
+
+        def vectors(part: Buffer, taps: dict[Tap, PrimExpr]) -> Stmt:
+            return loop("v", self.vectors, lambda v: block([
                 self._sum(part, taps, row, leading[-1], v),
                 self._store(row, [*leading, *ys], simplify(v * self.lanes)),
-            ]))))  # fmt: skip
+            ]))  # fmt: skip
+
+        return let("line", simplify(at * planes.line), lambda start: self._with_taps(plane, start, vectors))
 
     def _with_taps(
         self, plane: Buffer, start: PrimExpr, body: Callable[[Buffer, dict[Tap, PrimExpr]], Stmt]

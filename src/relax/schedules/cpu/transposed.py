@@ -9,7 +9,8 @@
                                                          Y[i, j : j + 16] = r64; … Y[i + 15, j : j + 16] = r79
                                                  the columns and rows that are left, element by element
 
-Every line of memory is read and written once, as a whole. A square is one of 16 elements, of 64 bits of 8: see `squares`.
+Every line of memory is read and written once, as a whole. A square has 16 elements a side, or 8
+of 64 bits; see `squares`.
 
 Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
 square.

@@ -6,10 +6,10 @@
             C[n, co, h, w] += …                             M[e, t, co] = sum over ci of V[e, t, ci] * U[e, ci, co]
                                                             C[n, co, …] = Aᵀ · M · A            the tiles' pixels
 
-`winograd_tiles` writes the loops, for images of any number and size, known or not; `winograd_transforms` has the transforms.
-The error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products. F(2×2) has less to
-read: 16 elements of each kernel instead of 36. It is chosen for images of few tiles, where the time to read the weights
-is the time that counts.
+`winograd_tiles` writes the loops, for images of any number and size, known or not; `winograd_transforms` has the
+transforms. The error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products. F(2×2)
+has less to read: 16 elements of each kernel instead of 36. It is chosen for images of few tiles, where the time to
+read the weights is the time that counts.
 
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
@@ -53,6 +53,8 @@ STREAMED: Final = 16
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
+MOST: Final = 56
+"""The most tiles of an item."""
 LARGEST: Final = 24 << 20
 """Bytes of weights from which on F(2×2) is chosen for images of unknown size."""
 
@@ -155,7 +157,11 @@ def _chosen(shape: _Shape, lanes: int, transform: int) -> Transforms | None:
     def cost(transforms: Transforms) -> float:
         tiles, elements = shape.tiles(transforms.m) or 0, transforms.n**2
         vectors = -(-shape.inputs // lanes) + -(-shape.outputs // lanes)
-        return max(tiles, STREAMED) * elements * products + tiles * elements * vectors * VECTOR + transform * products
+        return (
+            max(tiles, STREAMED) * elements * products
+            + tiles * elements * vectors * VECTOR
+            + transform * products
+        )
 
     best = min((F4, F2), key=cost)
     return best if cost(best) < DIRECT * TAPS**2 * max(pixels, STREAMED / 2) * products else None
@@ -182,17 +188,16 @@ def _sizes(shape: _Shape, transforms: Transforms, target: Target) -> Plan:
     )  # fmt: skip
 
 
-MOST: Final = 56
-"""The most tiles of an item."""
-
-
 def _work(tiles: int, share: int, unit: int) -> float:
-    """The tiles that are computed if an item has at most so many; an item costs as much as one tile more."""
+    """The tiles that are computed if an item has at most so many; an item costs as much as two tiles more."""
+
+    def rows(count: int) -> int:
+        return max(-(-count // unit), 2) * unit
+
     items = max(-(-tiles // share), 1)
-    each = max(-(-(-(-tiles // items)) // unit), 2) * unit
+    each = rows(-(-tiles // items))
     count = -(-tiles // each)
-    last = max(-(-(tiles - (count - 1) * each) // unit), 2) * unit
-    return (count - 1) * each + last + 2 * count
+    return (count - 1) * each + rows(tiles - (count - 1) * each) + 2 * count
 
 
 def _number(size: PrimExpr) -> int | None:

@@ -21,15 +21,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
-from ...prim.instructions import prefetch
+from ...prim import IntImm, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import AssertStmt, Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
+from ...tir import AssertStmt, Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ..build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .channel_blocks import ChannelBlocks, part_of, stored_line
+from .outer_products import RegisterTile, register_tile, register_tiles
 from .planes import Sizes, digits, window
 from .results import Results
 from .squares import Values
@@ -77,7 +77,9 @@ class Plan:
 
     @property
     def weights(self) -> KernelTransform:
-        return KernelTransform(self.transforms, self.outputs, self.inputs, self.groups, self.panels, self.width)
+        return KernelTransform(
+            self.transforms, self.outputs, self.inputs, self.groups, self.panels, self.width
+        )
 
 
 def of_line(line: Line, elements: Sequence[PrimExpr], body: Callable[[int, PrimExpr], Stmt]) -> Stmt:
@@ -100,9 +102,15 @@ class Tiles:
         images = one
         for size in self.leading:
             images = images * size
-        self.rows, self.columns = named("rows", ceildiv(height, self.m)), named("columns", ceildiv(width, self.m))
+        self.rows, self.columns = (
+            named("rows", ceildiv(height, self.m)),
+            named("columns", ceildiv(width, self.m)),
+        )
         self.tiles = named("tiles", images * self.rows * self.columns)
-        self.divisors = named("per_row", maximum(self.columns, one)), named("per_image", maximum(self.rows, one))
+        self.divisors = (
+            named("per_row", maximum(self.columns, one)),
+            named("per_image", maximum(self.rows, one)),
+        )
         self.last = named("last", maximum(self.tiles - 1, const(0, "int64")))
         shares = named("shares", maximum(ceildiv(self.tiles, plan.most), one))
         units = maximum(ceildiv(ceildiv(self.tiles, shares), plan.unit), int64(2))
@@ -138,7 +146,8 @@ class Tiles:
         plan, source, lanes, n = self.plan, self.windows.weight.buffer, self.lanes, self.n
         line = plan.transforms.kernel
 
-        def vector(group: PrimExpr, panel: PrimExpr, v: PrimExpr, ci: Var) -> Stmt:
+        def vector(at: Sequence[PrimExpr], ci: Var) -> Stmt:
+            group, panel, v = at
             first = ((group * plan.panels + panel) * plan.vectors + v) * lanes
 
             def gathered(squares: Buffer) -> Stmt:
@@ -165,7 +174,7 @@ class Tiles:
 
         radix = [("group", int64(plan.groups)), ("panel", int64(plan.panels)), ("v", int64(plan.vectors))]
         return loop("vector", plan.groups * plan.panels * plan.vectors, lambda flat: digits(
-            flat, radix, lambda at: loop("ci", plan.inputs, lambda ci: vector(*at, ci))), ForKind.PARALLEL)  # fmt: skip
+            flat, radix, lambda at: loop("ci", plan.inputs, lambda ci: vector(at, ci))), ForKind.PARALLEL)  # fmt: skip
 
     # ------------------------------------------------------------------ items
 
@@ -187,7 +196,9 @@ class Tiles:
         return loop("item", simplify(self.items * self.splits), lambda flat: digits(
             flat, radix, item), ForKind.PARALLEL)  # fmt: skip
 
-    def _item(self, weights: Buffer, image: Buffer, first: PrimExpr, count: PrimExpr, split: PrimExpr) -> Stmt:
+    def _item(
+        self, weights: Buffer, image: Buffer, first: PrimExpr, count: PrimExpr, split: PrimExpr
+    ) -> Stmt:
         """Some tiles, `count` from the tile `first` on, and the groups of channels of one of the splits."""
         plan, elements = self.plan, self.n**2
         least = maximum(ceildiv(count, plan.unit), int64(2)) * plan.unit
@@ -206,12 +217,15 @@ class Tiles:
         def body(data: Buffer, sums: Buffer, rows: PrimExpr) -> Stmt:
             return block([
                 self._data(image, data, first, rows),
-                loop("g", simplify(end - start), lambda g: let("group", minimum(start + g, int64(plan.groups - 1)), lambda number: group(
-                    data, sums, number, rows))),
+                loop("g", simplify(end - start), lambda g: let(
+                    "group", minimum(start + g, int64(plan.groups - 1)),
+                    lambda number: group(data, sums, number, rows))),
             ])  # fmt: skip
 
-        return named("rows", simplify(least), lambda rows: scratch("data", (elements, self._stride(plan.depth)), DTYPE, lambda data: scratch(
-            "sums", (elements, self._stride(plan.panels * plan.vectors)), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
+        before, behind = self._stride(plan.depth), self._stride(plan.panels * plan.vectors)
+        return named("rows", simplify(least), lambda rows: scratch(
+            "data", (elements, before), DTYPE, lambda data: scratch(
+                "sums", (elements, behind), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
 
     def _stride(self, vectors: int) -> int:
         """The distance of matrices of so many vectors of channels for each tile, kept off powers of two."""
@@ -266,69 +280,47 @@ class Tiles:
 
     # ------------------------------------------------------------------ sums
 
-    def _panel(self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], rows: PrimExpr) -> Stmt:
-        """The sums of one element of all tiles, for a panel of channels: tall register tiles, then short ones."""
-        plan = self.plan
-        low = plan.unit * 2
-
-        def tiles(units: PrimExpr, short: PrimExpr) -> Stmt:
-            rest = simplify(units - short * 2)
-            return named("rest", rest, lambda rest: named("tall", simplify(floordiv(rest, 3)), lambda tall: block([
-                loop("q", tall, lambda q: self._product(weights, data, sums, at, q * plan.tall, plan.tall, q)),
-                loop("q", short, lambda q: self._product(
-                    weights, data, sums, at, tall * plan.tall + q * low, low, tall + q))])))  # fmt: skip
-
-        return named("units", simplify(floordiv(rows, plan.unit)), lambda units: named(
-            "short", simplify(floormod(units * 2, 3)), lambda short: tiles(units, short)))  # fmt: skip
+    def _panel(
+        self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], rows: PrimExpr
+    ) -> Stmt:
+        """The sums of one element of all tiles, for a panel of channels."""
+        unit = self.plan.unit
+        return register_tiles(floordiv(rows, unit), unit, lambda row, height, number: self._product(
+            weights, data, sums, at, row, height, number))  # fmt: skip
 
     def _product(
         self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], row: PrimExpr, height: int,
         number: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """One register tile, the `number`-th of its panel: it asks for some of the next panel."""
-        plan, lanes, most = self.plan, self.lanes, self.plan.most
-        group, e, panel = at
+        plan, lanes, most, (group, e, panel) = self.plan, self.lanes, self.plan.most, at
 
-        def each(body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: loop("v", plan.vectors, lambda v: body(
-                p, v), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-
-        def step(acc: Buffer, right: Buffer, left: Buffer, cb: Var, c: Var, ask: Var) -> Stmt:
+        def step(tile: RegisterTile, left: Buffer, cb: Var, c: Var, ask: Var) -> Stmt:
             start = (cb * lanes + c) * plan.width
-            ahead = BufferLoad(weights, (group, e, panel, start + ask))
-            vectors = loop("v", plan.vectors, lambda v: vector_store(
-                right, (v * lanes,), vector_load(weights, (group, e, panel, start + v * lanes), lanes)), ForKind.UNROLLED)  # fmt: skip
+            return tile.add(
+                lambda p: BufferLoad(left, ((cb * most + p) * lanes + c,)), weights, (group, e, panel, start),
+                (group, e, panel, start + ask),
+            )  # fmt: skip
 
-            def line(p: Var) -> Stmt:
-                value = spread(BufferLoad(left, ((cb * most + p) * lanes + c,)), lanes)
-                return let("a", value, lambda a: loop("v", plan.vectors, lambda v: vector_store(
-                    acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), Mul(
-                        a, vector_load(right, (v * lanes,), lanes)))), ForKind.UNROLLED))  # fmt: skip
-
-            return block([Evaluate(prefetch(ahead, locality=2)), vectors, loop("p", height, line, ForKind.UNROLLED)])
-
-        def sums_of(acc: Buffer, right: Buffer, left: Buffer, ask: Var) -> Stmt:
+        def steps(tile: RegisterTile, left: Buffer, ask: Var) -> Stmt:
             return loop("cb", plan.depth, lambda cb: loop(
                 "c", int64(lanes) if plan.inputs % lanes == 0 else minimum(int64(lanes), plan.inputs - cb * lanes),
-                lambda c: step(acc, right, left, cb, c, ask)))  # fmt: skip
+                lambda c: step(tile, left, cb, c, ask)))  # fmt: skip
 
-        def tile(acc: Buffer, left: Buffer, out: Buffer) -> Stmt:
-            zero = spread(const(0, DTYPE), lanes)
+        def written(tile: RegisterTile, left: Buffer, out: Buffer) -> Stmt:
             ask = plan.inputs * plan.width + floormod(number, plan.vectors) * lanes
             return block([
-                each(lambda p, v: vector_store(acc, (p, v * lanes), zero)),
-                let("ask", ask, lambda ask: alloc("right", (plan.width,), DTYPE, "local", lambda right: sums_of(
-                    acc, right, left, ask))),
-                each(lambda p, v: vector_store(
-                    out, ((v * most + p) * lanes,), vector_load(acc, (p, v * lanes), lanes))),
+                tile.each(lambda p, v: tile.store(p, v, spread(const(0, DTYPE), lanes))),
+                let("ask", ask, lambda ask: steps(tile, left, ask)),
+                tile.each(lambda p, v: vector_store(out, ((v * most + p) * lanes,), tile.load(p, v))),
             ])  # fmt: skip
 
         before, behind = self._stride(plan.depth), self._stride(plan.panels * plan.vectors)
-        return part_of(
-            data, e * before + row * lanes, (((plan.depth - 1) * most + height) * lanes,), (1,), lambda left: part_of(
-                sums, e * behind + (panel * (plan.vectors * most) + row) * lanes,
-                (((plan.vectors - 1) * most + height) * lanes,), (1,), lambda out: alloc(
-                    "acc", (height, plan.width), DTYPE, "local", lambda acc: tile(acc, left, out))))  # fmt: skip
+        lefts, outs = (((count - 1) * most + height) * lanes for count in (plan.depth, plan.vectors))
+        place = e * behind + (panel * (plan.vectors * most) + row) * lanes
+        return part_of(data, e * before + row * lanes, (lefts,), (1,), lambda left: part_of(
+            sums, place, (outs,), (1,), lambda out: register_tile(
+                height, plan.vectors, lanes, DTYPE, lambda tile: written(tile, left, out))))  # fmt: skip
 
     # ------------------------------------------------------------------ results
 
@@ -369,10 +361,14 @@ class Tiles:
 
         def pixels(start: PrimExpr, low: PrimExpr, pixels: PrimExpr) -> Stmt:
             at, begin = (start + low - first) * m, simplify(low * m)
+
+            def line(batch: list[PrimExpr], y: Var, a: Var, at: PrimExpr) -> Stmt:
+                return IfThenElse(y < height, stored_line(
+                    self.results, self.lanes, self.plan.outputs, staged,
+                    simplify(a * self.staged + at * self.lanes), channel, [*batch, y], (begin, pixels)))  # fmt: skip
+
             return named("at", at, lambda at: self._tile(start, lambda batch, row, _: loop("a", m, lambda a: let(
-                "y", row * m + a, lambda y: IfThenElse(y < height, stored_line(
-                    self.results, self.lanes, self.plan.outputs, staged, simplify(a * self.staged + at * self.lanes), channel,
-                    [*batch, y], (begin, pixels)))))))  # fmt: skip
+                "y", row * m + a, lambda y: line(batch, y, a, at)))))  # fmt: skip
 
         def segment(start: PrimExpr) -> Stmt:
             low, high = maximum(first - start, int64(0)), minimum(first + count - start, wide)
@@ -382,5 +378,6 @@ class Tiles:
         return named("begin", floordiv(first, wide), lambda begin: named(
             "final", first + count - 1, lambda final: loop("s", floordiv(final, wide) + 1 - begin, lambda s: named(
                 "start", (begin + s) * wide, segment))))  # fmt: skip
+
 
 __all__ = ["Plan", "Tiles"]

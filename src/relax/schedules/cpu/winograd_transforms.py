@@ -91,7 +91,11 @@ class Transforms:
         del values
         results: list[PrimExpr] = []
         for row in self.factors:
-            terms = [tap if factor == 1 else _times(factor, tap) for factor, tap in zip(row, g, strict=True) if factor]
+            terms = [
+                tap if factor == 1 else _times(factor, tap)
+                for factor, tap in zip(row, g, strict=True)
+                if factor
+            ]
             total = terms[0]
             for term in terms[1:]:
                 total = Add(total, term)
@@ -133,9 +137,9 @@ class KernelTransform:
         g, count = np.array(self.transforms.factors), self.transforms.n**2
         squares = np.einsum("ik,ockl,jl->ocij", g, array.astype("float64"), g, optimize=True)
         padded = np.zeros((self.groups * self.panels * self.width, self.inputs, count), "float32")
-        padded[: self.outputs] = squares.reshape(self.outputs, self.inputs, count)
-        split = padded.reshape(self.groups, self.panels, self.width, self.inputs, count)
-        return np.transpose(split, (0, 4, 1, 3, 2)).reshape(self.shape)
+        padded[: self.outputs] = np.reshape(squares, (self.outputs, self.inputs, count))
+        split = np.reshape(padded, (self.groups, self.panels, self.width, self.inputs, count))
+        return np.reshape(np.transpose(split, (0, 4, 1, 3, 2)), self.shape)
 
 
 __all__ = ["F2", "F4", "TAPS", "KernelTransform", "Line", "Transforms"]
