@@ -140,14 +140,10 @@ class _Writer:
         self.vectors = min((2, 3, 4, 1) if tile.vectors > 2 else (2, 1), key=lambda v: -(-blocks // v) * v)
         self.unit = max(tile.rows * tile.vectors // self.vectors // 3, 1)
         """A third of the pixels of a register tile."""
-        rows, columns = self.windows.axes
-        self.packing = TapPacking(
-            self.outputs, self.inputs, rows.taps * columns.taps, self.vectors * self.lanes, self.lanes
-        )
-        self.depth = -(-self.inputs // self.lanes)
         self._set_sizes(target.machine.cores)
 
     def _set_sizes(self, cores: int) -> None:
+        """The sizes of items and of what is copied."""
         self.sizes = Sizes()
         named, one = self.sizes.named, const(1, "int64")
         rows, columns = self.windows.axes
@@ -164,14 +160,18 @@ class _Writer:
         if isinstance(self.lines, IntImm) and isinstance(self.share, IntImm):
             items = max(-(-self.lines.value // self.share.value), 1)
             self.share = int64(max(-(-self.lines.value // items), 1))
-        self.items = named("items", ceildiv(self.lines, self.share))
-        few = minimum(int64(self.packing.shape[0]), ceildiv(int64(cores), maximum(self.items, one)))
-        self.splits = named("splits", maximum(few, one))
-        """The items that have the same lines, and different panels."""
         high, wide = (
             named(name, simplify((maximum(size, one) - 1) * axis.stride + ((axis.taps - 1) * axis.dilation + 1)))
             for name, size, axis in (("height", rows.size, rows), ("width", self.wide, columns)))  # fmt: skip
         self.blocks = ChannelBlocks(self.windows, self.inputs, self.lanes, high, wide, self.sizes)
+        self.depth, taps = self.blocks.blocks, rows.taps * columns.taps
+        self.packing = TapPacking(
+            self.outputs, self.inputs, taps, self.vectors * self.lanes, self.blocks.block
+        )
+        self.items = named("items", ceildiv(self.lines, self.share))
+        few = minimum(int64(self.packing.shape[0]), ceildiv(int64(cores), maximum(self.items, one)))
+        self.splits = named("splits", maximum(few, one))
+        """The items that have the same lines, and different panels."""
         self.staged = named("staged", (self.share * self.wide + self.lanes) * self.lanes)
         """The elements of a block of channels of the lines of an item, and those that a square reaches behind them."""
 
@@ -258,24 +258,24 @@ class _Writer:
         at: tuple[Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
-        (panel, cb), (line, batch, y, x), lanes = which, at, self.lanes
+        (panel, cb), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
         rows, columns = self.windows.axes
-        count: PrimExpr = int64(min(lanes, self.inputs))
-        if self.depth > 1 and self.inputs % lanes:
-            count = minimum(int64(lanes), self.inputs - cb * lanes)
+        count: PrimExpr = int64(min(width, self.inputs))
+        if self.depth > 1 and self.inputs % width:
+            count = minimum(int64(width), self.inputs - cb * width)
 
         def step(tile: RegisterTile, left: Buffer, tap: PrimExpr, c: Var) -> Stmt:
             start = c * self.packing.width
             ahead = start + floormod(number, self.vectors) * lanes
             return tile.add(
-                lambda p: BufferLoad(left, (p * (columns.stride * lanes) + c,)), weights, (panel, cb, tap, start),
+                lambda p: BufferLoad(left, (p * (columns.stride * width) + c,)), weights, (panel, cb, tap, start),
                 (panel, cb + 1, tap, ahead),
             )  # fmt: skip
 
         def tap(tile: RegisterTile, i: Var, j: Var) -> Stmt:
             above = (y * rows.stride + i * rows.dilation) * self.blocks.line
-            start = simplify((above + x * columns.stride + j * columns.dilation) * lanes)
-            reach = ((height - 1) * columns.stride + 1) * lanes
+            start = simplify((above + x * columns.stride + j * columns.dilation) * width)
+            reach = ((height - 1) * columns.stride + 1) * width
             return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
                 "c", count, lambda c: step(tile, left, i * columns.taps + j, c)))  # fmt: skip
 

@@ -4,24 +4,28 @@
 
 Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
 whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
-last one. Squares of 16 channels by 16 pixels are transposed in registers.
+last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of up to 4 channels have 4 in a block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ...prim import And, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
+from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Shuffle, Stmt
 from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, ramp, scratch, vector_load, vector_store
 from .planes import Sizes, digits, window
 from .results import Results
-from .squares import transposed_square
+from .squares import Values, transposed_square
 from .windows import Windows
+
+FEW: Final = 4
+"""Channels up to which so many are in a block."""
 
 
 class ChannelBlocks:
@@ -31,11 +35,13 @@ class ChannelBlocks:
         self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
     ) -> None:
         self.windows, self.channels, self.lanes = windows, channels, lanes
-        self.blocks = -(-channels // lanes)
+        self.block = FEW if channels <= FEW < lanes else lanes
+        """The channels of a block."""
+        self.blocks = -(-channels // self.block)
         self.height = height
         self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
         """The pixels from one line to the next: at least a vector."""
-        self.size = sizes.named("plane", simplify(height * self.line * lanes))
+        self.size = sizes.named("plane", simplify(height * self.line * self.block))
 
     def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
         """Copy all images, in parallel; `leading` are the sizes of the batch."""
@@ -50,7 +56,7 @@ class ChannelBlocks:
     def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:
         """One line of one block of channels."""
         rows, columns = self.windows.axes
-        lanes, place = self.lanes, (*batch, cb)
+        lanes, width, place = self.lanes, self.block, (*batch, cb)
         squares = simplify(ceildiv(self.line, lanes))
         last = simplify(self.line - lanes)
 
@@ -59,12 +65,12 @@ class ChannelBlocks:
 
         def copied(row: Var) -> Stmt:
             return loop("v", squares, lambda v: let("x", start(v), lambda x: self._square(
-                (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * lanes),
+                (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * width),
                 blocks)))  # fmt: skip
 
-        zero = Broadcast(const(0, str(blocks.dtype)), lanes)
+        zero = Broadcast(const(0, str(blocks.dtype)), width)
         zeros = loop("v", self.line, lambda v: window(
-            blocks, (*place, (y * self.line + v) * lanes), lanes,
+            blocks, (*place, (y * self.line + v) * width), width,
             lambda part, at: vector_store(part, at, zero)))  # fmt: skip
         return let("row", simplify(y - rows.before), lambda row: IfThenElse(
             And(row >= 0, row < rows.extent), copied(row), zeros))  # fmt: skip
@@ -73,20 +79,34 @@ class ChannelBlocks:
         self, source: Sequence[PrimExpr], row: Var, first: PrimExpr, place: Sequence[PrimExpr], blocks: Buffer
     ) -> Stmt:
         """Some pixels, from `first` on, of a block of channels."""
-        lanes, data, extent = self.lanes, self.windows.data, self.windows.axes[1].extent
+        lanes, width, data, extent = self.lanes, self.block, self.windows.data, self.windows.axes[1].extent
         *batch, cb = source
 
-        def load(i: Var) -> PrimExpr:
+        def load(i: PrimExpr) -> PrimExpr:
             at = ramp(first, lanes)
             zero, end = Broadcast(const(0, "int64"), lanes), Broadcast(extent, lanes)
-            channel = simplify(cb * lanes + i)
-            if self.channels % lanes:
+            channel = simplify(cb * width + i)
+            if self.channels % width:
                 channel = minimum(channel, const(self.channels - 1, "int64"))
             return BufferLoad(data, (*batch, channel, row, at), And(at >= zero, at < end))
 
+        def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
+            return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)
+
+        def interleaved(part: Buffer, at: Sequence[PrimExpr]) -> Stmt:
+            values = Values("r")
+            rows = tuple(values.of(load(int64(i))) for i in range(width))
+            orders = [
+                [i % width * lanes + i // width + q * (lanes // width) for i in range(lanes)]
+                for q in range(width)
+            ]
+            return values.around(block(
+                stored(part, at, int64(q), Shuffle(rows, order)) for q, order in enumerate(orders)))  # fmt: skip
+
+        if width < lanes:
+            return window(blocks, place, lanes * width, interleaved)
         return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
-            lanes, str(blocks.dtype), load,
-            lambda q, pixel: vector_store(part, (*at[:-1], at[-1] + q * lanes), pixel)))  # fmt: skip
+            lanes, str(blocks.dtype), load, lambda q, pixel: stored(part, at, q, pixel)))  # fmt: skip
 
 
 def part_of(
