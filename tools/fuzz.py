@@ -5,7 +5,8 @@
 Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made instead
 and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`); every fifth time, some are
 scheduled at random (`differential.schedule_properties`, `--property schedules_agree`); every seventh time, Relay programs
-are made (`differential.relay_properties`, `--property relay_agrees`); now and then, mutated ONNX models are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
+are made (`differential.relay_properties`, `--property relay_agrees`); every eleventh time, a program of one heavy operator is
+built by default, at sizes around those of tiles (`differential.kernel_properties`, `--property kernels_agree`); now and then, mutated ONNX models are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
 printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
 construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
 The same seed makes the same programs.
@@ -92,6 +93,11 @@ RELAY = "relay_agrees"
 RELAY_SHARE, RELAY_TOGETHER, RELAY_MUTANTS = 7, 8, 100
 """One time in so many Relay programs are made; so many; and so many mutants of their texts."""
 
+KERNELS = "kernels_agree"
+"""The property of the kernels of a default build."""
+KERNELS_SHARE, KERNELS_TOGETHER = 11, 3
+"""One time in so many programs of one heavy operator are made; and so many."""
+
 ONNX = "onnx_refuses"
 """The property of mutated ONNX models."""
 ONNX_SHARE, ONNX_TOGETHER = 40, 20
@@ -106,6 +112,8 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
         return check_onnx(seed)
     if names == [RELAY] or (index % RELAY_SHARE == 4 and (names is None or RELAY in names)):
         return check_relay(seed)
+    if names == [KERNELS] or (index % KERNELS_SHARE == 7 and (names is None or KERNELS in names)):
+        return check_kernels(seed)
     if names == [TIR] or (index % TIR_SHARE == 0 and (names is None or TIR in names)):
         return check_tir(seed)
     if names == [SCHEDULES] or (index % SCHEDULES_SHARE == 2 and (names is None or SCHEDULES in names)):
@@ -165,6 +173,23 @@ def check_relay(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
     return features, []
 
 
+def check_kernels(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Make some programs of one heavy operator and check their kernels: the features, and the first failure."""
+    from differential.kernel_programs import kernel_program
+    from differential.kernel_properties import kernels_agree
+
+    features: Counter[str] = Counter()
+    for i in range(KERNELS_TOGETHER):
+        name = f"kernel:{seed}:{i}"
+        program = kernel_program(name)
+        features.update(program.features)
+        failure = failure_of(kernels_agree, program.text, program.cases, known=program.known)
+        if failure is not None:
+            failure["options"].setdefault("known", program.known)
+            return features, [{"seed": name, "property": KERNELS, **failure}]
+    return features, []
+
+
 def check_tir(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
     """Make some PrimFuncs and check them: the features they have together, and the first failure."""
     from differential.tir_programs import tir_program
@@ -221,9 +246,13 @@ def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) ->
 def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
     """The program of a seed, and arguments for it."""
     from differential.generator import SIZES, inputs, random_program
+    from differential.kernel_programs import kernel_program
     from differential.schedule_programs import schedule_program
     from differential.tir_programs import tir_program
 
+    if seed.startswith("kernel:"):
+        kernel = kernel_program(seed)
+        return kernel, kernel.cases
     if seed.startswith("schedule:"):
         scheduled = schedule_program(seed)
         return scheduled, scheduled.cases
@@ -238,14 +267,15 @@ def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
 def reduced(failure: dict[str, Any], seconds: float) -> str:
     """The ready test of a failure."""
     from differential import properties, tir_reducer
+    from differential.kernel_properties import kernels_agree
     from differential.reducer import ready_test, reduce
     from differential.schedule_properties import fewer_moves, schedules_agree
     from differential.tir_properties import tir_agrees
 
     program, cases = program_of(failure["seed"])
-    special = {TIR: tir_agrees, SCHEDULES: schedules_agree}
-    is_tir = failure["property"] in special
-    holds = special[failure["property"]] if is_tir else properties.PROPERTIES[failure["property"]]
+    special: dict[str, Any] = {TIR: tir_agrees, SCHEDULES: schedules_agree, KERNELS: kernels_agree}
+    is_tir = failure["property"] in (TIR, SCHEDULES)
+    holds = special.get(failure["property"]) or properties.PROPERTIES[failure["property"]]
     options = {"exact": program.exact, **failure["options"]}
     if failure["property"] == SCHEDULES:
         options["moves"] = fewer_moves(program.text, cases, options["moves"], failure["kind"])
@@ -341,7 +371,7 @@ def run(options: argparse.Namespace) -> int:
 
 def report_features(features: Counter[str], programs: int, names: list[str] | None) -> int:
     """Print how many programs had each construct; 1 if one that is known had none."""
-    from differential import relay_programs, schedule_programs, schedule_properties
+    from differential import kernel_programs, relay_programs, schedule_programs, schedule_properties
     from differential.generator import all_features
     from differential.tir_programs import FEATURES
     from relax.ir import Op
@@ -351,7 +381,9 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
         known |= {*schedule_programs.FEATURES, *schedule_properties.FEATURES}
     if names is None or RELAY in names:
         known |= {f"relay:{feature}" for feature in relay_programs.FEATURES}
-    if names not in ([TIR], [ONNX], [SCHEDULES], [RELAY]):
+    if names is None or KERNELS in names:
+        known |= set(kernel_programs.FEATURES)
+    if names not in ([TIR], [ONNX], [SCHEDULES], [RELAY], [KERNELS]):
         known |= all_features()
         known |= {
             "R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")

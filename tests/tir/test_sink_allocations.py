@@ -136,3 +136,31 @@ def test_a_condition_on_the_writer_is_none_on_the_reader(parse):
         )
     )
     assert run(func) is func
+
+
+FILLED = """
+    t = T.alloc_buffer((16, 8))
+    for i, j in T.grid(16, 8):
+        with T.block("t"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            t[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+
+def test_a_view_outside_of_blocks_uses_the_buffer(parse):
+    func = parse(
+        HEAD
+        + FILLED
+        + """
+    view = T.decl_buffer((128,), data=t.data)
+    for i, j in T.grid(16, 8):
+        B[i, j] = view[i * 8 + 7 - j]
+"""
+    )
+    assert run(func) is func
+
+
+@pytest.mark.parametrize("pointer", ["t.data", "T.address_of(t[0, 0])"])
+def test_a_pointer_handed_on_outside_of_blocks_uses_the_buffer(parse, pointer):
+    func = parse(HEAD + FILLED + f'    T.evaluate(T.call_extern("int32", "reverse", {pointer}, B.data))')
+    assert SinkAllocations()(IRModule({"main": func}))["main"] is func

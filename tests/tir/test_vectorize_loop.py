@@ -320,8 +320,23 @@ def serial_bodies():
             if A[i] > T.float32(0):
                 B[0] = A[i]
 
+    @T.prim_func
+    def squares(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
+        for i in T.vectorized(4):
+            for j in T.vectorized(4):
+                B[i * 4 + j] = A[i * 8 + j]
+
+    @T.prim_func
+    def squares_of_rows(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
+        C = T.decl_buffer((10, 4), data=B.data)
+        for i in T.vectorized(4):
+            for j in T.vectorized(4):
+                C[i, j] = A[j] + T.float32(1)
+
     return [
         (one_place, "all iterations store to one element of B"),
+        (squares, "there are vectors in the loop already"),
+        (squares_of_rows, "there are vectors in the loop already"),
         (triangle, "the bounds of loop j differ between the iterations"),
         (private, "buffer C is declared in the loop"),
         (same, "the statement is the same in all iterations"),

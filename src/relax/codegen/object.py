@@ -20,7 +20,7 @@ from .pool import pool_text
 from .support import support_text
 
 #: part of every cache key: raise it when the passes of `worker` change
-PIPELINE_VERSION = 3
+PIPELINE_VERSION = 4
 
 _T = TypeVar("_T")
 

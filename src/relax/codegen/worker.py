@@ -99,7 +99,6 @@ def _few_passes() -> Any:
     manager = llvm.create_new_module_pass_manager()
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()
-    manager.add_new_gvn_pass()
     manager.add_instruction_combine_pass()
     manager.add_simplify_cfg_pass()
     return manager

@@ -27,8 +27,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ..analysis.variables import get_var2val
 from ..expr import (
     Call,
@@ -42,11 +40,11 @@ from ..expr import (
     TupleGetItem,
     Var,
 )
-from ..ir import DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, structural_equal
+from ..ir import DataType, GlobalVar, Op, RelaxExpr, StructInfo, structural_equal
 from ..op import operator_of
 from ..op.operands import is_absent
-from ..prim import PrimExpr, Verdict, prove_shape_equal
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from .compare import dims_of, same_attr, same_dims
 from .constraints import SameShapeConstraint, Use, active_rules
 from .matching import Match, Matched
 
@@ -341,14 +339,8 @@ class PrimArrPattern(DFPattern):
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         info = expr.struct_info_
-        if isinstance(info, ShapeStructInfo) and _same_dims(self.fields, info.values):
+        if isinstance(info, ShapeStructInfo) and same_dims(self.fields, info.values):
             yield
-
-
-def _same_dims(expected: Sequence[PrimExpr], dims: Sequence[PrimExpr] | None) -> bool:
-    if dims is None or len(dims) != len(expected):
-        return False
-    return prove_shape_equal(expected, dims) is Verdict.YES
 
 
 # ----------------------------------------------------------------------------- expressions with parts
@@ -535,24 +527,13 @@ class AttrPattern(_Refined):
     def holds(self, expr: RelaxExpr, match: Match) -> bool:
         value = match.value(expr)
         if isinstance(value, Function):
-            return all(k in value.attrs and _same_attr(v, value.attrs[k]) for k, v in self.attrs.items())
+            return all(k in value.attrs and same_attr(v, value.attrs[k]) for k, v in self.attrs.items())
         if isinstance(value, Op):
-            return all(value.has_attr(k) and _same_attr(v, value.get_attr(k)) for k, v in self.attrs.items())
+            return all(value.has_attr(k) and same_attr(v, value.get_attr(k)) for k, v in self.attrs.items())
         attrs = value.attrs if isinstance(value, Call) else None
         return attrs is not None and all(
-            hasattr(attrs, k) and _same_attr(v, getattr(attrs, k)) for k, v in self.attrs.items()
+            hasattr(attrs, k) and same_attr(v, getattr(attrs, k)) for k, v in self.attrs.items()
         )
-
-
-def _same_attr(expected: Any, found: Any) -> bool:
-    if isinstance(found, DataType):
-        return found == expected
-    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
-        first, second = cast("Sequence[Any]", expected), cast("Sequence[Any]", found)
-        return len(first) == len(second) and all(map(_same_attr, first, second))
-    if isinstance(expected, Node) or isinstance(found, Node):
-        return structural_equal(expected, found)
-    return bool(np.all(expected == found))
 
 
 class StructInfoPattern(_Refined):
@@ -587,15 +568,4 @@ class ShapePattern(_Refined):
         self.shape = ShapeExpr(tuple(shape)).values
 
     def holds(self, expr: RelaxExpr, match: Match) -> bool:
-        return _same_dims(self.shape, dims_of(expr))
-
-
-def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
-    """The sizes of a tensor or a shape, None if they are not known."""
-    match expr.struct_info_:
-        case TensorStructInfo() as info:
-            return info.dims
-        case ShapeStructInfo() as info:
-            return info.values
-        case _:
-            return None
+        return same_dims(self.shape, dims_of(expr))

@@ -25,7 +25,8 @@ from ..ir import RelaxExpr
 from ..op import operator_of
 from ..op.intrinsic import DestinationPassing
 from ..prim import Verdict, prove_shape_equal
-from .classes import DFPattern, dims_of
+from .classes import DFPattern
+from .compare import dims_of
 from .constraints import Rules, SameShapeConstraint, Use, active_rules, close_rules, open_rules
 from .matching import Match, Matched
 

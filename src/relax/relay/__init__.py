@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any as _Any
 
 from ..ir import GlobalVar, IRModule, Op
-from . import analysis, ops, transform, vm
+from . import analysis, ops, quantize, transform, vm
 from .adt import (
     Clause,
     Constructor,
@@ -167,6 +167,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "parse_type",
+    "quantize",
     "register_gradient",
     "register_operator",
     "scalar_type",

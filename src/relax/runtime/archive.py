@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .elf import ObjectFileError
-from .format import ExecutableError, Reader, Writer
+from .encoding import ExecutableError, Reader, Writer
 
 MAGIC: Final = b"RLXARCH1"
 

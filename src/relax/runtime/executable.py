@@ -33,11 +33,9 @@ from .bytecode import (
 )
 from .cpu_features import machine_of_triple, missing_features
 from .elf import MACHINES
+from .encoding import ExecutableError, Reader, Writer
 from .export import library_object
 from .format import (
-    ExecutableError,
-    Reader,
-    Writer,
     embedded,
     pack_sections,
     read_constant,

@@ -42,7 +42,8 @@ from .elf import (
     Symbol,
 )
 from .elf_writer import merged, write_object
-from .format import ExecutableError, section_offset
+from .encoding import ExecutableError
+from .format import section_offset
 from .native import PACKED_PREFIX
 from .tensor import ALIGNMENT
 

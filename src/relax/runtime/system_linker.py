@@ -21,7 +21,7 @@ from typing import Final
 import tvm_ffi.libinfo
 
 from .elf import MACHINES
-from .format import ExecutableError
+from .encoding import ExecutableError
 from .native import host_machine
 
 VARIABLE: Final = "RELAX_LINKER"

@@ -23,6 +23,10 @@ PROGRAMS = {
   let %h = %g(%g(fn(%y: int32) -> int32 { %y * %x }));
   %h(1)
 }""",
+    "functions of nothing": """def @main(%x: int32) -> int32 {
+  let %g = fn() -> fn(int32) -> int32 { fn(%y: int32) -> int32 { %y + 1 } };
+  %g()(%x)
+}""",
     "references": """def @main(%x: int32) -> int32 {
   let %r = ref(fn(%y: int32) -> int32 { %y });
   let %u = ref_write(%r, fn(%y: int32) -> int32 { %y + %x });

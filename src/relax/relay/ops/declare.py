@@ -16,10 +16,18 @@ from ...expr import Call, Constant, const
 from ...ir import DataType, Op, RelaxExpr
 from ...prim import PrimExpr
 from ...struct_info import TensorStructInfo
+from ...tir.op_pattern import OpPatternKind
 from ..operators import REQUIRED, AttrField, register_operator
 
 MEANING: Final = "relay.meaning"
 """The key of an Op under which its meaning is registered."""
+PATTERN: Final = "TOpPattern"
+"""The key of an Op under which its fusion pattern is registered, as in TVM."""
+ELEMWISE: Final = OpPatternKind.ELEMWISE
+BROADCAST: Final = OpPatternKind.BROADCAST
+INJECTIVE: Final = OpPatternKind.INJECTIVE
+COMM_REDUCE: Final = OpPatternKind.COMM_REDUCE
+OUT_ELEMWISE_FUSABLE: Final = OpPatternKind.OUT_ELEMWISE_FUSABLE
 
 _OPERANDS: Final = "relay.operands"
 _RESULTS: Final = "relay.results"
@@ -52,6 +60,7 @@ def declare(
     operands: str | None = None,
     results: Results | None = None,
     constants: bool = False,
+    pattern: OpPatternKind = OpPatternKind.OPAQUE,
 ) -> Op:
     """Register an operator of Relay with its meaning in Relax. `inputs` is None for any number of operands.
 
@@ -63,15 +72,23 @@ def declare(
         The number of results, or a function from the attributes to it, of an operator whose result is a tuple.
     constants
         Whether the meaning needs to know the values of scalar operands.
+    pattern
+        The kind of kernel for fusion (`relax.tir.op_pattern`); an OPAQUE operator is never fused.
     """
     names = operands.split() if operands is not None else list(_OPERAND_NAMES.get(inputs or 0, ()))
-    facts: dict[str, Any] = {MEANING: means, _OPERANDS: tuple(names), _CONSTANTS: constants}
+    facts: dict[str, Any] = {MEANING: means, _OPERANDS: tuple(names), _CONSTANTS: constants, PATTERN: pattern}
     return register_operator(name, inputs, attrs, **facts, **({} if results is None else {_RESULTS: results}))
 
 
 def meaning_of(operator: Op) -> Callable[..., RelaxExpr] | None:
     """The meaning of a Relay operator; None if it has none in Relax."""
     return operator.get_attr(MEANING)
+
+
+def pattern_of(operator: Op) -> OpPatternKind:
+    """The fusion pattern of an operator; OPAQUE if it has none."""
+    pattern = operator.get_attr(PATTERN)
+    return OpPatternKind.OPAQUE if pattern is None else OpPatternKind(pattern)
 
 
 def operand_names(operator: Op) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import op
 from ...ir import RelaxExpr
-from .declare import attr, declare, dtype, scalar
+from .declare import BROADCAST, ELEMWISE, attr, declare, dtype, scalar
 
 _UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "isfinite",
@@ -32,20 +32,32 @@ def _same(name: str) -> Any:
 
 
 for _name in _UNARY:
-    declare(_name, 1, means=_same(_name))
+    declare(_name, 1, pattern=ELEMWISE, means=_same(_name))
 for _name in _BINARY:
-    declare(_name, 2, means=_same(_name))
+    declare(_name, 2, pattern=BROADCAST, means=_same(_name))
 
-declare("fast_exp", 1, means=lambda a, x: op.exp(x))
-declare("fast_erf", 1, means=lambda a, x: op.erf(x))
-declare("fast_tanh", 1, means=lambda a, x: op.tanh(x))
-declare("log2", 1, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(2), x)))
-declare("log10", 1, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(10), x)))
-declare("copy", 1, means=lambda a, x: op.astype(x, dtype(x)))
+declare("fast_exp", 1, pattern=ELEMWISE, means=lambda a, x: op.exp(x))
+declare("fast_erf", 1, pattern=ELEMWISE, means=lambda a, x: op.erf(x))
+declare("fast_tanh", 1, pattern=ELEMWISE, means=lambda a, x: op.tanh(x))
+declare("log2", 1, pattern=ELEMWISE, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(2), x)))
+declare("log10", 1, pattern=ELEMWISE, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(10), x)))
+declare("copy", 1, pattern=ELEMWISE, means=lambda a, x: op.astype(x, dtype(x)))
 declare("annotation.stop_fusion", 1, means=lambda a, x: x)
-declare("where", 3, means=lambda a, condition, x, y: op.where(condition, x, y), operands="condition x y")
-declare("cast", 1, attr("dtype", "dtype"), means=lambda a, x: op.astype(x, str(a.dtype)))
-declare("cast_like", 2, means=lambda a, x, like: op.astype(x, dtype(like)), operands="data dtype_like")
+declare(
+    "where",
+    3,
+    pattern=BROADCAST,
+    means=lambda a, condition, x, y: op.where(condition, x, y),
+    operands="condition x y",
+)
+declare("cast", 1, attr("dtype", "dtype"), pattern=ELEMWISE, means=lambda a, x: op.astype(x, str(a.dtype)))
+declare(
+    "cast_like",
+    2,
+    pattern=ELEMWISE,
+    means=lambda a, x, like: op.astype(x, dtype(like)),
+    operands="data dtype_like",
+)
 
 
 def _clip(a: Any, x: RelaxExpr) -> RelaxExpr:
@@ -53,4 +65,4 @@ def _clip(a: Any, x: RelaxExpr) -> RelaxExpr:
     return op.clip(x, kind(a.a_min), kind(a.a_max))
 
 
-declare("clip", 1, attr("a_min", "float"), attr("a_max", "float"), means=_clip)
+declare("clip", 1, attr("a_min", "float"), attr("a_max", "float"), pattern=ELEMWISE, means=_clip)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import op
 from ...ir import RelaxExpr
-from .declare import attr, declare, optional_dtype
+from .declare import INJECTIVE, attr, declare, optional_dtype
 
 
 def _resize2d(a: Any, x: RelaxExpr) -> RelaxExpr:
@@ -24,6 +24,7 @@ declare(
     attr("coordinate_transformation_mode", "str", "half_pixel"), attr("rounding_method", "str", ""),
     attr("cubic_alpha", "float", -0.5), attr("cubic_exclude", "int", 0), attr("extrapolation_value", "float", 0.0),
     attr("out_dtype", "dtype?", None),
+    pattern=INJECTIVE,
     means=_resize2d,
 )  # fmt: skip
 declare(

@@ -9,7 +9,20 @@ from ...expr import Tuple as RelaxTuple
 from ...expr import TupleGetItem
 from ...ir import RelaxExpr
 from ...prim import IntImm
-from .declare import attr, declare, dims, dtype, number, optional_dtype, rank, scalar
+from .declare import (
+    BROADCAST,
+    ELEMWISE,
+    INJECTIVE,
+    OUT_ELEMWISE_FUSABLE,
+    attr,
+    declare,
+    dims,
+    dtype,
+    number,
+    optional_dtype,
+    rank,
+    scalar,
+)
 
 # -- products
 
@@ -26,7 +39,7 @@ def _require(value: Any, size: Any, what: str, where: str) -> None:
 
 
 _UNITS = (attr("units", "int?", None), attr("out_dtype", "dtype?", None))
-declare("nn.dense", 2, *_UNITS, means=_dense, operands="data weight")
+declare("nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, means=_dense, operands="data weight")
 
 
 def _turned(x: RelaxExpr, transposed: bool) -> RelaxExpr:
@@ -46,12 +59,14 @@ declare(
     *_UNITS,
     attr("transpose_a", "bool", False),
     attr("transpose_b", "bool", False),
+    pattern=OUT_ELEMWISE_FUSABLE,
     means=_matmul,
     operands="tensor_a tensor_b",
 )
 declare(
     "nn.batch_matmul", 2,
     attr("out_dtype", "dtype?", None), attr("transpose_a", "bool", False), attr("transpose_b", "bool", True),
+    pattern=OUT_ELEMWISE_FUSABLE,
     means=_matmul, operands="tensor_a tensor_b",
 )  # fmt: skip
 
@@ -61,7 +76,7 @@ def _bias_add(a: Any, x: RelaxExpr, bias: RelaxExpr) -> RelaxExpr:
     return op.add(x, op.expand_dims(bias, list(range(1, 1 + behind))) if behind else bias)
 
 
-declare("nn.bias_add", 2, attr("axis", "int", 1), means=_bias_add, operands="data bias")
+declare("nn.bias_add", 2, attr("axis", "int", 1), pattern=BROADCAST, means=_bias_add, operands="data bias")
 
 # -- convolutions
 
@@ -96,6 +111,7 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
         attr("out_layout", "str", ""),
         *([attr("output_padding", "ints", zeros)] if transposed else []),
         attr("out_dtype", "dtype?", None),
+        pattern=OUT_ELEMWISE_FUSABLE,
         means=means, operands="data weight",
     )  # fmt: skip
 
@@ -129,6 +145,7 @@ def _pool(kind: str, spatial: int) -> None:
         attr("padding", "int|ints", (0,) * spatial), attr("layout", "str", f"NC{_SPATIAL[spatial]}"),
         attr("out_layout", "str", ""), attr("ceil_mode", "bool", False),
         *([attr("count_include_pad", "bool", False)] if averages else []),
+        pattern=OUT_ELEMWISE_FUSABLE,
         means=means,
     )  # fmt: skip
 
@@ -140,7 +157,14 @@ def _global_pool(kind: str, spatial: int) -> None:
         return reduction(x, [a.layout.index(letter) for letter in _SPATIAL[spatial]], True)
 
     layout = attr("layout", "str", f"NC{_SPATIAL[spatial]}")
-    declare(f"nn.global_{kind}_pool{spatial}d", 1, layout, attr("out_layout", "str", ""), means=means)
+    declare(
+        f"nn.global_{kind}_pool{spatial}d",
+        1,
+        layout,
+        attr("out_layout", "str", ""),
+        pattern=OUT_ELEMWISE_FUSABLE,
+        means=means,
+    )
 
 
 def _adaptive_pool(spatial: int) -> None:
@@ -149,6 +173,7 @@ def _adaptive_pool(spatial: int) -> None:
         f"nn.adaptive_avg_pool{spatial}d", 1,
         attr("output_size", "int|ints", ()), attr("layout", "str", f"NC{_SPATIAL[spatial]}"),
         attr("out_layout", "str", ""),
+        pattern=OUT_ELEMWISE_FUSABLE,
         means=lambda a, x: function(x, _listed(a.output_size) or None, a.layout, a.out_layout or None),
     )  # fmt: skip
 
@@ -216,10 +241,17 @@ declare(
 
 # -- activations and losses
 
-declare("nn.relu", 1, means=lambda a, x: op.nn.relu(x))
-declare("nn.leaky_relu", 1, attr("alpha", "float", 0.25), means=lambda a, x: op.nn.leakyrelu(x, a.alpha))
+declare("nn.relu", 1, pattern=ELEMWISE, means=lambda a, x: op.nn.relu(x))
+declare(
+    "nn.leaky_relu",
+    1,
+    attr("alpha", "float", 0.25),
+    pattern=ELEMWISE,
+    means=lambda a, x: op.nn.leakyrelu(x, a.alpha),
+)
 declare(
     "nn.prelu", 2, attr("axis", "int", 1),
+    pattern=BROADCAST,
     means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis), operands="data alpha",
 )  # fmt: skip
 for _name in ("softmax", "fast_softmax"):
@@ -260,7 +292,7 @@ declare(
 
 # -- shapes
 
-declare("nn.batch_flatten", 1, means=lambda a, x: op.nn.batch_flatten(x))
+declare("nn.batch_flatten", 1, pattern=ELEMWISE, means=lambda a, x: op.nn.batch_flatten(x))
 
 
 def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
@@ -272,10 +304,12 @@ def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
 
 declare(
     "nn.pad", 2, attr("pad_width", "intss"), attr("pad_mode", "str", "constant"),
+    pattern=INJECTIVE,
     means=_pad, operands="data pad_value", constants=True,
 )  # fmt: skip
 declare(
     "nn.mirror_pad", 1, attr("pad_width", "intss"), attr("mode", "str", "SYMMETRIC"),
+    pattern=INJECTIVE,
     means=lambda a, x: op.nn.pad(
         x, [width for pair in a.pad_width for width in pair],
         {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[a.mode],
@@ -301,6 +335,7 @@ declare(
     "nn.upsampling", 1,
     attr("scale_h", "float", 1.0), attr("scale_w", "float", 1.0), attr("layout", "str", "NCHW"),
     attr("method", "str", "nearest_neighbor"), attr("align_corners", "bool", False),
+    pattern=INJECTIVE,
     means=_upsampling,
 )  # fmt: skip
 
@@ -330,5 +365,9 @@ def _nchw(x: RelaxExpr, layout: str, name: str) -> tuple[Any, ...]:
 
 
 _BLOCKS = (attr("block_size", "int"), attr("layout", "str", "NCHW"))
-declare("nn.depth_to_space", 1, *_BLOCKS, attr("mode", "str", "DCR"), means=_depth_to_space)
-declare("nn.space_to_depth", 1, *_BLOCKS, attr("mode", "str", "DCR"), means=_space_to_depth)
+declare(
+    "nn.depth_to_space", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, means=_depth_to_space
+)
+declare(
+    "nn.space_to_depth", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, means=_space_to_depth
+)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import op
 from ...ir import RelaxExpr
-from .declare import attr, axes_of, declare, optional_dtype, scalar
+from .declare import COMM_REDUCE, attr, axes_of, declare, optional_dtype, scalar
 
 _REDUCED = (attr("axis", "any", None), attr("keepdims", "bool", False), attr("exclude", "bool", False))
 
@@ -21,7 +21,7 @@ def _reduction(name: str) -> Any:
 
 
 for _name in ("max", "mean", "min", "prod", "sum"):
-    declare(_name, 1, *_REDUCED, means=_reduction(_name))
+    declare(_name, 1, *_REDUCED, pattern=COMM_REDUCE, means=_reduction(_name))
 
 
 def _logical(name: str) -> Any:
@@ -34,8 +34,8 @@ def _logical(name: str) -> Any:
     return means
 
 
-declare("all", 1, *_REDUCED, means=_logical("min"))
-declare("any", 1, *_REDUCED, means=_logical("max"))
+declare("all", 1, *_REDUCED, pattern=COMM_REDUCE, means=_logical("min"))
+declare("any", 1, *_REDUCED, pattern=COMM_REDUCE, means=_logical("max"))
 
 
 def _selection(name: str) -> Any:
@@ -53,7 +53,14 @@ def _selection(name: str) -> Any:
 
 
 for _name in ("argmax", "argmin"):
-    declare(_name, 1, *_REDUCED, attr("select_last_index", "bool", False), means=_selection(_name))
+    declare(
+        _name,
+        1,
+        *_REDUCED,
+        attr("select_last_index", "bool", False),
+        pattern=COMM_REDUCE,
+        means=_selection(_name),
+    )
 
 
 def _variance(a: Any, x: RelaxExpr, mean: RelaxExpr) -> RelaxExpr:
@@ -63,7 +70,15 @@ def _variance(a: Any, x: RelaxExpr, mean: RelaxExpr) -> RelaxExpr:
     return op.mean(op.multiply(difference, difference), axes_of(a.axis, x, a.exclude), a.keepdims)
 
 
-declare("variance", 2, *_REDUCED, attr("unbiased", "bool", False), means=_variance, operands="data mean")
+declare(
+    "variance",
+    2,
+    *_REDUCED,
+    attr("unbiased", "bool", False),
+    pattern=COMM_REDUCE,
+    means=_variance,
+    operands="data mean",
+)
 
 
 def _logsumexp(a: Any, x: RelaxExpr) -> RelaxExpr:

@@ -9,7 +9,7 @@ from ... import op
 from ...expr import ShapeExpr
 from ...ir import RelaxExpr
 from ...prim import PrimExpr, const
-from .declare import attr, declare, dims, dtype, number, optional_dtype, rank
+from .declare import BROADCAST, ELEMWISE, INJECTIVE, attr, declare, dims, dtype, number, optional_dtype, rank
 
 Dim = Any
 
@@ -63,6 +63,7 @@ def _shape(values: Sequence[Any]) -> ShapeExpr:
 
 declare(
     "reshape", 1, attr("newshape", "any"), attr("allowzero", "bool", False),
+    pattern=INJECTIVE,
     means=lambda a, x: op.reshape(
         x, list(a.newshape) if a.allowzero else new_shape(dims(x), _listed(a.newshape))
     ),
@@ -75,12 +76,14 @@ def _listed(value: Any) -> list[Any]:
 
 declare(
     "reshape_like", 2,
+    pattern=INJECTIVE,
     means=lambda a, x, like: op.reshape(x, _shape(dims(like))), operands="data shape_like",
 )  # fmt: skip
 declare(
     "transpose",
     1,
     attr("axes", "ints?", None),
+    pattern=INJECTIVE,
     means=lambda a, x: op.permute_dims(x, list(a.axes) if a.axes else None),
 )
 
@@ -90,15 +93,27 @@ def _expand(a: Any, x: RelaxExpr) -> RelaxExpr:
     return op.expand_dims(x, list(range(first, first + a.num_newaxis)))
 
 
-declare("expand_dims", 1, attr("axis", "int"), attr("num_newaxis", "int", 1), means=_expand)
+declare(
+    "expand_dims", 1, attr("axis", "int"), attr("num_newaxis", "int", 1), pattern=BROADCAST, means=_expand
+)
 declare(
     "squeeze", 1, attr("axis", "int|ints?", None),
+    pattern=INJECTIVE,
     means=lambda a, x: op.squeeze(x, None if a.axis is None else _listed(a.axis)),
 )  # fmt: skip
-declare("concatenate", 1, attr("axis", "int", 0), means=lambda a, tensors: op.concat(tensors, a.axis))
-declare("stack", 1, attr("axis", "int", 0), means=lambda a, tensors: op.stack(tensors, a.axis))
+declare(
+    "concatenate",
+    1,
+    attr("axis", "int", 0),
+    pattern=INJECTIVE,
+    means=lambda a, tensors: op.concat(tensors, a.axis),
+)
+declare(
+    "stack", 1, attr("axis", "int", 0), pattern=INJECTIVE, means=lambda a, tensors: op.stack(tensors, a.axis)
+)
 declare(
     "split", 1, attr("indices_or_sections", "int|ints"), attr("axis", "int", 0),
+    pattern=INJECTIVE,
     means=lambda a, x: op.split(
         x, a.indices_or_sections if isinstance(a.indices_or_sections, int) else list(a.indices_or_sections), a.axis
     ),
@@ -106,7 +121,7 @@ declare(
         a.indices_or_sections if isinstance(a.indices_or_sections, int) else len(a.indices_or_sections) + 1
     ),
 )  # fmt: skip
-declare("reverse", 1, attr("axis", "int"), means=lambda a, x: op.flip(x, a.axis))
+declare("reverse", 1, attr("axis", "int"), pattern=INJECTIVE, means=lambda a, x: op.flip(x, a.axis))
 declare(
     "reverse_sequence", 2, attr("seq_axis", "int", 1), attr("batch_axis", "int", 0),
     means=lambda a, x, lengths: op.reverse_sequence(x, lengths, a.seq_axis, a.batch_axis), operands="data seq_lengths",
@@ -116,12 +131,20 @@ declare(
     1,
     attr("repeats", "int"),
     attr("axis", "int?", None),
+    pattern=INJECTIVE,
     means=lambda a, x: op.repeat(x, a.repeats, a.axis),
 )
-declare("tile", 1, attr("reps", "ints"), means=lambda a, x: op.tile(x, list(a.reps)))
-declare("broadcast_to", 1, attr("shape", "any"), means=lambda a, x: op.broadcast_to(x, _listed(a.shape)))
+declare("tile", 1, attr("reps", "ints"), pattern=INJECTIVE, means=lambda a, x: op.tile(x, list(a.reps)))
+declare(
+    "broadcast_to",
+    1,
+    attr("shape", "any"),
+    pattern=BROADCAST,
+    means=lambda a, x: op.broadcast_to(x, _listed(a.shape)),
+)
 declare(
     "broadcast_to_like", 2,
+    pattern=BROADCAST,
     means=lambda a, x, like: op.broadcast_to(x, _shape(dims(like))), operands="data broadcast_type",
 )  # fmt: skip
 declare(
@@ -155,6 +178,7 @@ declare(
     attr("axis", "int?", None),
     attr("batch_dims", "int", 0),
     attr("mode", "str", "clip"),
+    pattern=INJECTIVE,
     means=_take,
     operands="data indices",
 )
@@ -179,10 +203,12 @@ declare(
     "strided_slice", 1,
     attr("begin", "ints"), attr("end", "ints"), attr("strides", "ints", (1,)), attr("slice_mode", "str", "end"),
     attr("axes", "ints?", None),
+    pattern=INJECTIVE,
     means=_strided_slice,
 )  # fmt: skip
 declare(
     "gather", 2, attr("axis", "int"),
+    pattern=INJECTIVE,
     means=lambda a, x, indices: op.gather_elements(x, indices, a.axis), operands="data indices",
 )  # fmt: skip
 
@@ -195,6 +221,7 @@ def _gather_nd(a: Any, x: RelaxExpr, indices: RelaxExpr) -> RelaxExpr:
 
 declare(
     "gather_nd", 2, attr("batch_dims", "int", 0), attr("index_rank", "int?", None),
+    pattern=INJECTIVE,
     means=_gather_nd, operands="data indices",
 )  # fmt: skip
 declare(
@@ -227,6 +254,7 @@ declare(
     attr("depth", "int"),
     attr("axis", "int", -1),
     attr("dtype", "dtype", "float32"),
+    pattern=INJECTIVE,
     means=_one_hot,
     operands="indices on_value off_value",
 )
@@ -240,17 +268,26 @@ declare(
 
 declare(
     "full", 1, attr("shape", "any"), attr("dtype", "dtype?", None),
+    pattern=ELEMWISE,
     means=lambda a, value: op.full(_listed(a.shape), value, optional_dtype(a.dtype) or dtype(value)),
     operands="fill_value",
 )  # fmt: skip
-declare("full_like", 2, means=lambda a, x, value: op.full_like(x, value), operands="data fill_value")
+declare(
+    "full_like",
+    2,
+    pattern=ELEMWISE,
+    means=lambda a, x, value: op.full_like(x, value),
+    operands="data fill_value",
+)
 for _name, _function in (("zeros", op.zeros), ("ones", op.ones)):
     declare(
         _name, 0, attr("shape", "any"), attr("dtype", "dtype", "float32"),
+        pattern=ELEMWISE,
         means=lambda a, function=_function: function(_listed(a.shape), str(a.dtype)),
     )  # fmt: skip
 declare(
     "arange", 3, attr("dtype", "dtype", "float32"),
+    pattern=INJECTIVE,
     means=lambda a, start, stop, step: op.arange(number(start), number(stop), number(step), str(a.dtype)),
     operands="start stop step", constants=True,
 )  # fmt: skip
@@ -258,6 +295,7 @@ declare(
     "meshgrid",
     1,
     attr("indexing", "str", "ij"),
+    pattern=INJECTIVE,
     means=lambda a, tensors: op.meshgrid(tensors, indexing=a.indexing),
 )
 declare(
@@ -266,6 +304,7 @@ declare(
 )  # fmt: skip
 declare(
     "layout_transform", 1, attr("src_layout", "str"), attr("dst_layout", "str"),
+    pattern=INJECTIVE,
     means=lambda a, x: _permuted(x, a.src_layout, a.dst_layout),
 )  # fmt: skip
 

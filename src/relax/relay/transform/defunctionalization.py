@@ -96,13 +96,13 @@ class _Defunctionalizer(TypeMutator):
     def _function(self, function: Function) -> Function:
         body, params = function.body, list(function.params)
         attrs = dict(function.attrs)
+        result = cast(FuncType, function.checked_type).ret_type
         if attrs.pop("Closure", None) and isinstance(body, Function):
             params += body.params
-            body = body.body
-        changed = self._expr(body)
-        result = getattr(body, "checked_type_", None)
-        result = function.ret_type if result is None else self._data(result)
-        return Function([self._var(p) for p in params], changed, result, attrs=attrs, span=function.span)
+            body, result = body.body, cast(FuncType, result).ret_type
+        return Function(
+            [self._var(p) for p in params], self._expr(body), self._data(result), attrs=attrs, span=function.span
+        )
 
     def _var(self, var: Var) -> Var:
         if var not in self.vars:

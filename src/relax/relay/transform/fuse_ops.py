@@ -5,7 +5,7 @@
                                           multiply(%0, 2f)
                                         }(%x)
 
-Calls join by their patterns (`op_patterns`) and post-dominators, as in Relax's FuseOps; a call that joins no other is a
+Calls join by their patterns (`ops.declare`) and post-dominators, as in Relax's FuseOps; a call that joins no other is a
 function of its own. Calls of operators without a pattern stay as they are, as do those in different scopes. Scalar
 constants go into the function, larger ones stay outside, as arguments. `fuse_opt_level` 0 leaves each call by itself;
 -1 is the level of the PassContext. The configuration ``relay.FuseOps.max_depth`` bounds the calls of one function.
@@ -20,10 +20,10 @@ from ...ir.transform import PassContext
 from ...tir.op_pattern import OpPatternKind
 from ...transform.fusion.groups import FusionNode, fusion_groups
 from ..expr import Call, Constant, Expr, Function, Tuple, Var
+from ..ops.declare import pattern_of
 from ..parts import parts_of, with_parts
 from ..scopes import Placement, place
 from ..types import FuncType
-from .op_patterns import pattern_of
 from .rewriting import Program, ordered_rewrite, relay_pass
 
 _MOST_CALLS = 256

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from typing import Any, Final, cast, final
 
 from ...ir import Op, node
+from ...tir.op_pattern import OpPatternKind
 from ..attrs import Attrs
 from ..expr import Call, Constant, Expr, Let, TempExpr, Tuple, TupleGetItem, Var
 from ..operators import call_operator
+from ..ops.declare import pattern_of
 from ..parts import parts_of, with_parts
 from ..types import TensorType, Type
-from .op_patterns import OpPatternKind, pattern_of
 from .rewriting import is_call
 
 Choice = Callable[[Call], "tuple[str, str] | None"]

@@ -115,7 +115,7 @@ class BlockScope:
     variables: set[Var] = field(default_factory=set[Var])
     """The variables of loops and lets in the scope."""
     loose: set[Buffer] = field(default_factory=set[Buffer])
-    """Buffers that statements outside of the children, in this scope, read or write."""
+    """Buffers whose storage statements outside of the children, in this scope, read, write or hand on."""
     _positions: dict[int, int] = field(default_factory=dict[int, int])
 
     def position(self, child: BlockRealize) -> int:
@@ -157,7 +157,17 @@ class _Part:
     writes: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
     reads: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
     loose: set[Buffer] = field(default_factory=set[Buffer])
+    pointers: set[Var] = field(default_factory=set[Var])
+    """The variables, among them the pointers of storage, that statements outside of the children use."""
     variables: set[Var] = field(default_factory=set[Var])
+
+    def add_uses(self, node: Node) -> None:
+        """Add what a statement or an expression outside of the children uses."""
+        if not isinstance(node, (Var, IntImm)):
+            uses = _Uses()
+            uses.visit(node)
+            self.loose |= uses.buffers
+            self.pointers |= uses.variables
 
 
 _parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
@@ -171,18 +181,22 @@ def scope_of(block: Block) -> BlockScope:
     result = _scopes.get(block)
     if result is None:
         result = _scopes[block] = BlockScope(block)
+        pointers: set[Var] = set()
         for stmt in block.body.seq if isinstance(block.body, SeqStmt) else (block.body,):
             part = _parts.get(stmt)
             if part is None:
                 part = _parts[stmt] = _part_of(stmt)
             result.children += part.children
             result.loose |= part.loose
+            pointers |= part.pointers
             result.variables |= part.variables
             for table, pairs in ((result.writers, part.writes), (result.readers, part.reads)):
                 for buffer, child in pairs:
                     table.setdefault(buffer, []).append(child)
         for buffer in (*result.writers, *result.readers):
             result.by_pointer.setdefault(buffer.data, set()).add(buffer)
+        for pointer in pointers & result.by_pointer.keys():  # views and pointers reach the same elements
+            result.loose |= result.by_pointer[pointer]
     return result
 
 
@@ -195,9 +209,9 @@ def _part_of(stmt: Stmt) -> _Part:
             part.writes += [(region.buffer, child) for region in used.writes]
             part.reads += [(region.buffer, child) for region in used.reads]
             for value in (*child.iter_values, child.predicate):
-                part.loose |= _buffers_in(value)
+                part.add_uses(value)
         else:
-            part.loose |= _buffers_in(child)
+            part.add_uses(child)
     part.variables.update(_bound_around(stmt))
     return part
 
@@ -235,26 +249,20 @@ def loops_of_scope(stmt: Stmt) -> Iterator[For]:
             yield from loops_of_scope(part)
 
 
-class _Buffers(StmtExprVisitor):
+class _Uses(StmtExprVisitor):
+    """Collects the buffers that are read and written, and the variables, among them pointers."""
+
     def __init__(self) -> None:
         super().__init__()
         self.buffers: set[Buffer] = set()
+        self.variables: set[Var] = set()
 
-    def visit_BufferLoad(self, node: BufferLoad) -> None:
-        self.buffers.add(node.buffer)
-        self.visit_children(node)
+    def visit_Buffer(self, node: Buffer) -> None:
+        self.buffers.add(node)
+        self.variables.add(node.data)
 
-    def visit_BufferStore(self, node: BufferStore) -> None:
-        self.buffers.add(node.buffer)
-        self.visit_children(node)
-
-
-def _buffers_in(node: Node) -> set[Buffer]:
-    if isinstance(node, (Var, IntImm)):
-        return set()
-    visitor = _Buffers()
-    visitor.visit(node)
-    return visitor.buffers
+    def visit_Var(self, node: Var) -> None:
+        self.variables.add(node)
 
 
 # ------------------------------------------------------------------------------------------ kinds of blocks

@@ -383,16 +383,16 @@ class _Vectorizer:
     # ------------------------------------------------------------------ expressions
 
     def widen(self, expr: PrimExpr, lanes: int) -> PrimExpr:
-        if expr.dtype.lanes == lanes:
-            return expr
-        if expr.dtype.lanes != 1:
-            raise _NoVectorFormError("there are vectors in the loop already")
-        return Broadcast(expr, lanes)
+        return expr if expr.dtype.lanes == lanes else Broadcast(expr, lanes)
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """The vector of the values in all iterations; the expression itself where they are equal."""
-        if isinstance(expr, Var):
-            return self.ramp if expr is self.var else self.lets.get(expr, expr)
+        if expr is self.var:
+            return self.ramp
+        if isinstance(expr, Var) and expr in self.lets:
+            return self.lets[expr]
+        if expr.dtype.lanes != 1:  # its lanes are not iterations of this loop, however many they are
+            raise _NoVectorFormError("there are vectors in the loop already")
         known = self.done.get(expr)
         if known is None:
             known = self.done[expr] = self.vector(expr) if self.varies(expr) else expr
@@ -400,8 +400,6 @@ class _Vectorizer:
 
     def vector(self, expr: PrimExpr) -> PrimExpr:
         """The vector form of an expression that depends on the loop variable."""
-        if expr.dtype.lanes != 1:
-            raise _NoVectorFormError("there are vectors in the loop already")
         rule = _RULES.get(type(expr))
         if rule is not None:
             return rule(self, expr)
