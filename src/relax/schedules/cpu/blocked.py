@@ -13,9 +13,9 @@ A pixel's neighbours are at constant distances whatever the size of the image, t
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
 and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
 
-Refused: weights that are not known when a program is built, windows of one element, groups, other numbers of dimensions
-than two, channels whose number is not known, few input channels in images of known size (a first layer, for which
-`direct` has less to copy), fewer output channels than a vector has, and float64.
+Refused: weights that are not known when a program is built, windows of one element in a direction, groups, other
+numbers of dimensions than two, channels whose number is not known, few input channels in images of known size (a first
+layer, for which `direct` has less to copy), fewer output channels than a vector has, and float64.
 """
 
 from __future__ import annotations
