@@ -18,13 +18,22 @@ from relax.script import relax as R
 CASES = {
     "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
     "rests of tiles, channels that are no vector": {"ci": 19, "co": 17, "size": (31, 38), "kernel": (3, 3)},
-    "channels that are no whole blocks": {"ci": 16, "co": 64, "size": (16, 16), "kernel": (3, 3), "pad": 1},
-    "several images": {"ci": 16, "co": 16, "size": (30, 29), "kernel": (3, 3), "n": 2, "pad": 1},
+    "several images": {"ci": 16, "co": 50, "size": (30, 29), "kernel": (3, 3), "n": 2, "pad": 2},
 }
+
+
+def transformed(known, target):
+    """The function of a convolution whose weights are known, and their transform."""
+    packed = Winograd().pack(known.func(), target, [1])
+    assert packed is not None
+    tir.verify_well_formed(packed.func)
+    return packed.func, packed.packings[1]
 
 
 def within_bound(x, k, y, pad):
     """Compare with sums in float64; the bound is relative to the sum of the products' magnitudes."""
+    if not y.size:
+        return
     padded = np.pad(x.astype("float64"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     exact = np.einsum("nchwij,ocij->nohw", windows, k.astype("float64"), optimize=True)
@@ -45,14 +54,68 @@ def test_error(conv, case):
 
 
 def test_the_interpreter_agrees(target, conv):
-    known = conv(16, 16, (18, 20), (3, 3), pad=1)
+    known = conv(16, 16, (16, 18), (3, 3))
     func = schedule(known.func(), target, [Winograd()])
     assert func.attrs["tir.is_scheduled"]
     tir.verify_well_formed(func)
     generator = np.random.default_rng(0)
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
     tir.interpret(func, x, k, y)
+    within_bound(x, k, y, 0)
+
+
+SIZES = [
+    (1, (1, 1)),
+    (2, (5, 7)),
+    (0, (4, 4)),
+    (1, (0, 5)),
+    (1, (3, 0)),
+    (3, (4, 29)),
+    (1, (13, 61)),
+    (2, (16, 8)),
+]
+"""Numbers and sizes of images: nothing, a part of a tile, one more than a tile, primes, and more than one item."""
+
+
+def test_one_kernel_for_all_sizes(conv):
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    unknown = conv(16, 19, (h, w), (3, 3), n, pad=1)
+    func, transform = transformed(unknown, resolve("llvm"))
+    kernel = build_module(func)["main"]
+    generator = np.random.default_rng(0)
+    for size in SIZES:
+        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
+        kernel(x, np.ascontiguousarray(transform(k)), y)
+        within_bound(x, k, y, 1)
+
+
+def test_few_tiles_are_divided_by_channels(conv):
+    known = conv(16, 200, (8, 8), (3, 3), pad=1)
+    func, transform = transformed(known, resolve("llvm -num-cores=4"))
+    assert transform.groups >= 2
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
     within_bound(x, k, y, 1)
+
+
+def test_small_images_have_small_tiles(target, conv):
+    for size, m in ((14, 4), (56, 4), (7, 2)):
+        known = conv(16, 16, (size, size), (3, 3), pad=1)
+        func, transform = transformed(known, target)
+        assert transform.transforms.m == m
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    tir.interpret(func, x, np.ascontiguousarray(transform(k)), y, reverse_parallel=True)
+    within_bound(x, k, y, 1)
+
+
+def test_many_weights_have_small_tiles_where_sizes_are_unknown(target, conv):
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    for channels, m in ((256, 4), (512, 2)):
+        packed = Winograd().pack(conv(channels, channels, (h, w), (3, 3), pad=1).func(), target, [1])
+        assert packed is not None
+        assert packed.packings[1].transforms.m == m
 
 
 def test_unknown_batches(conv):
@@ -85,7 +148,7 @@ def test_others_are_left_alone(target, conv):
         conv(32, 32, (32, 32), (3, 3), groups=2),
         conv(16, 16, (32, 32), (3, 3), dtype="float64"),
         conv(16, 8, (32, 32), (3, 3)),
-        conv(256, 256, (14, 14), (3, 3)),
+        conv(256, 256, (9, 9), (3, 3)),
         conv(16, 16, (te.var("h", "int64"), 32), (3, 3)),
     ]
     for other in others:
@@ -103,13 +166,10 @@ def test_the_switch(target, conv):
 @pytest.mark.parametrize("case", CASES)
 def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, conv, case):
     known = conv(**CASES[case])
-    packed = Winograd().pack(known.func(), target, [1])
-    assert packed is not None
-    transform = packed.packings[1]
-    assert (transform.outputs % transform.height > 0) == (case == "channels that are no whole blocks")
+    func, transform = transformed(known, target)
     generator = np.random.default_rng(0)
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    build_module(packed.func)["main"](x, np.ascontiguousarray(transform(k)), y)
+    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
     within_bound(x, k, y, known.pad)
     assert Winograd().pack(known.func(), target, []) is None
     assert Winograd().pack(known.func(), target, [0]) is None
@@ -125,7 +185,7 @@ def test_a_program_with_known_weights(target):
     mod = PackConstants(*RULES, target=target)(relax.get_pipeline("default")(IRModule.from_expr(main)))
     assert [g.name_hint for g in mod.functions] == ["main", "conv2d_packed"]
     kernel = mod["conv2d_packed"]
-    blocks, elements, height, depth = (size.value for size in kernel.buffer_map[kernel.params[1]].shape)
-    assert (elements, depth) == (36, 16)
-    assert blocks * height >= 16
-    assert mod.attrs[PACKED_CONSTANTS]["bytes"] == 4 * blocks * elements * height * depth
+    groups, elements, panels, panel = (size.value for size in kernel.buffer_map[kernel.params[1]].shape)
+    assert elements == 36
+    assert groups * panels * panel >= 16 * 16
+    assert mod.attrs[PACKED_CONSTANTS]["bytes"] == 4 * groups * elements * panels * panel

@@ -6,6 +6,7 @@ from typing import Final
 
 from ..rule import ScheduleRule
 from .attention import StreamedAttention
+from .blocked import Blocked
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .nests import Nests
@@ -21,6 +22,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Depthwise(),
     Winograd(),
     Pointwise(),
+    Blocked(),
     Convolution(),
     Nests(),
 )
@@ -28,6 +30,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
 
 __all__ = [
     "RULES",
+    "Blocked",
     "Convolution",
     "Depthwise",
     "Nests",

@@ -14,24 +14,31 @@ Refused: one group, groups of several input channels, more taps than registers m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
-from ...prim import Add, Mul, PrimExpr, const, is_const, simplify
+from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv
 from ...target import Target
-from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, DeclBuffer, ForKind, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import ScheduleRule
-from .planes import Planes, Sizes, digits, window
+from .planes import Planes, Sizes, digits
 from .results import Results
 from .tiling import Tile, tile_for
 from .windows import Kernel, rewritten_kernels
 
 MOST_TAPS: Final = 49
 """Taps up to which all of them are written out."""
+
+
+TOGETHER: Final = 8
+"""The most groups that one thread takes at a time."""
+
+Tap: TypeAlias = "tuple[int, ...]"
 
 
 class Depthwise(ScheduleRule):
@@ -63,24 +70,39 @@ class _Writer:
         self.dtype, self.lanes = str(self.windows.out.buffer.dtype), tile.lanes
         self.sizes = Sizes()
         self.planes = Planes(self.windows, Tile(1, 1, tile.lanes), self.sizes)
+        self.vectors = self.sizes.named("vectors", ceildiv(self.windows.axes[-1].size, self.lanes))
+        """The vectors of a line of the result."""
 
     def kernel(self) -> Stmt:
-        """The parallel loop over the channels of all images."""
-        windows = self.windows
-        radix = [(f"n{d}", size_of(v)) for d, v in enumerate(windows.batch)]
-        radix.append(("g", int64(windows.groups)))
+        """The parallel loop over the channels of all images, some of them at a time."""
+        groups, some = self.windows.groups, self.together
+        radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
+        radix.append(("g" if some == 1 else "part", int64(groups // some)))
         total: PrimExpr = const(1, "int64")
         for _, size in radix:
             total = total * size
 
-        def image(at: list[PrimExpr]) -> Stmt:
-            def body(plane: Buffer) -> Stmt:
-                return block([self.planes.fill([], at, plane), self._channels(plane, at[:-1], at[-1])])
+        def image(plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
+            return block([self.planes.fill([], [*batch, g], plane), self._channels(plane, batch, g)])
 
-            return scratch("plane", (self.planes.size,), self.dtype, body)
+        def images(at: list[PrimExpr], plane: Buffer) -> Stmt:
+            if some == 1:
+                return image(plane, at[:-1], at[-1])
+            return loop("i", some, lambda i: let(
+                "g", simplify(at[-1] * some + i), lambda g: image(plane, at[:-1], g)))  # fmt: skip
 
-        images = loop("image", simplify(total), lambda flat: digits(flat, radix, image), ForKind.PARALLEL)
-        return self.sizes.around(images)
+        def item(at: list[PrimExpr]) -> Stmt:
+            return scratch("plane", (self.planes.size,), self.dtype, lambda plane: images(at, plane))
+
+        items = loop("image", simplify(total), lambda flat: digits(flat, radix, item), ForKind.PARALLEL)
+        return self.sizes.around(items)
+
+    @property
+    def together(self) -> int:
+        """The groups whose planes use one allocation, where its size is not known: it is not on the stack then."""
+        if isinstance(self.planes.size, IntImm):
+            return 1
+        return max(count for count in range(1, TOGETHER + 1) if self.windows.groups % count == 0)
 
     def _channels(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
         """The output channels of a group."""
@@ -104,31 +126,43 @@ class _Writer:
             distance = planes.rows[len(ys)]
             return loop(f"y{len(ys)}", axes[len(ys)].size, lambda y: self._lines(
                 plane, row, leading, [*ys, y], simplify(at * distance + y)))  # fmt: skip
-        vectors = simplify(ceildiv(axes[-1].size, self.lanes))
-        return let("line", simplify(at * planes.line), lambda start: loop("v", vectors, lambda v: block([
-            self._sum(plane, row, leading[-1], simplify(start + v * self.lanes)),
-            self._store(row, [*leading, *ys], simplify(v * self.lanes)),
-        ])))  # fmt: skip
 
-    def _sum(self, plane: Buffer, row: Buffer, channel: PrimExpr, start: PrimExpr) -> Stmt:
+        def vectors(part: Buffer, taps: dict[Tap, PrimExpr]) -> Stmt:
+            return loop("v", self.vectors, lambda v: block([
+                self._sum(part, taps, row, leading[-1], v),
+                self._store(row, [*leading, *ys], simplify(v * self.lanes)),
+            ]))  # fmt: skip
+
+        return let("line", simplify(at * planes.line), lambda start: self._with_taps(plane, start, vectors))
+
+    def _with_taps(
+        self, plane: Buffer, start: PrimExpr, body: Callable[[Buffer, dict[Tap, PrimExpr]], Stmt]
+    ) -> Stmt:
+        """`body` of a buffer, and the index in it of what each tap meets first on a line that begins at `start`.
+
+        Where sizes are not known, the buffer is a view, which is checked once for all vectors of the line.
+        """
+        axes, planes = self.windows.axes, self.planes
+        taps = list(product(*(range(axis.taps) for axis in axes)))
+        places = {tap: planes.tap([*map(int64, tap)]) for tap in taps}
+        if isinstance(planes.size, IntImm):
+            return body(plane, {tap: simplify(place + start) for tap, place in places.items()})
+        reach: PrimExpr = const(0, "int64")
+        for d, axis in enumerate(axes):
+            reach = reach * (planes.rows[d] if d < len(planes.rows) else planes.line) + axis.reach
+        width = simplify((planes.count - 1) * planes.area + reach + self.vectors * self.lanes)
+        view = decl_buffer([width], self.dtype, "taps", data=plane.data, elem_offset=start)
+        return DeclBuffer(view, body(view, places))
+
+    def _sum(self, part: Buffer, taps: dict[Tap, PrimExpr], row: Buffer, channel: PrimExpr, v: Var) -> Stmt:
         """The sums of one vector of pixels."""
-        windows = self.windows
-        depth = [] if windows.depth is None else [const(0, "int64")]
-        taps = list(product(*(range(axis.taps) for axis in windows.axes)))
-
-        def add(rest: Sequence[tuple[int, ...]], total: PrimExpr) -> Stmt:
-            if not rest:
-                return vector_store(row, (const(0, "int64"),), total)
-            place = simplify(self.planes.tap([int64(tap) for tap in rest[0]]) + start)
-
-            def one(part: Buffer, at: Sequence[PrimExpr]) -> Stmt:
-                weight = BufferLoad(windows.weight.buffer, (channel, *depth, *map(int64, rest[0])))
-                value = Mul(spread(weight, self.lanes), vector_load(part, at, self.lanes))
-                return add(rest[1:], Add(total, value))
-
-            return window(plane, (place,), self.lanes, one)
-
-        return add(taps, spread(const(0, self.dtype), self.lanes))
+        depth = [] if self.windows.depth is None else [const(0, "int64")]
+        total = spread(const(0, self.dtype), self.lanes)
+        for tap, place in taps.items():
+            weight = BufferLoad(self.windows.weight.buffer, (channel, *depth, *map(int64, tap)))
+            data = vector_load(part, (simplify(place + v * self.lanes),), self.lanes)
+            total = Add(total, Mul(spread(weight, self.lanes), data))
+        return vector_store(row, (const(0, "int64"),), total)
 
     def _store(self, row: Buffer, leading: Sequence[PrimExpr], start: PrimExpr) -> Stmt:
         """Store those sums that are pixels."""

@@ -80,7 +80,10 @@ def digits(
 
 
 def window(
-    buffer: Buffer, place: Sequence[PrimExpr], width: int, body: Callable[[Buffer, Sequence[PrimExpr]], Stmt]
+    buffer: Buffer,
+    place: Sequence[PrimExpr],
+    width: int | PrimExpr,
+    body: Callable[[Buffer, Sequence[PrimExpr]], Stmt],
 ) -> Stmt:
     """`body`, told a buffer and indices from which on so many elements of the last dimension are to be used.
 
@@ -121,6 +124,8 @@ class Planes:
         for rows in self.rows:
             area = area * rows
         self.area = sizes.named("area", area)
+        self.line_vectors = sizes.named("line_vectors", ceildiv(self.line, self.lanes))
+        """The vectors of a line, the last of which may reach into the next one."""
         count = 1
         for phases in self.phases:
             count *= phases
@@ -194,22 +199,23 @@ class Planes:
         source: Sequence[PrimExpr], plane: Buffer,
     ) -> Stmt:  # fmt: skip
         """One line: elements of the data, or zeros."""
-        vectors = simplify(ceildiv(self.line, self.lanes))
         axis, data = self.windows.axes[-1], self.windows.data
         first = simplify(phase * self.steps[-1] - axis.before)
 
+        def vectors(part: Buffer, place: Sequence[PrimExpr], value: Callable[[Var], PrimExpr]) -> Stmt:
+            *outer, begin = place
+            return loop("v", self.line_vectors, lambda v: vector_store(
+                part, (*outer, simplify(begin + v * self.lanes)), value(v)))  # fmt: skip
+
+        def filled(value: Callable[[Var], PrimExpr]) -> Stmt:
+            return window(plane, (*leading, simplify(at)), simplify(self.line_vectors * self.lanes),
+                          lambda part, place: vectors(part, place, value))  # fmt: skip
+
         def line(inside: Sequence[Var]) -> Stmt:
-            def copy(v: Var) -> Stmt:
-                start = simplify(v * (self.lanes * axis.stride) + first)
-                return self._store(
-                    plane, leading, at + v * self.lanes, self._elements(data, [*source, *inside], start, axis)
-                )
+            return filled(lambda v: self._elements(
+                data, [*source, *inside], simplify(v * (self.lanes * axis.stride) + first), axis))  # fmt: skip
 
-            return loop("v", vectors, copy)
-
-        zeros = loop(
-            "v", vectors, lambda v: self._store(plane, leading, at + v * self.lanes, self._zeros(plane))
-        )
+        zeros = filled(lambda v: self._zeros(plane))
         names = [Var(f"y{d}", "int64") for d in range(len(ys))]
         result = line(names)
         for name, a in zip(names, self.windows.axes, strict=False):

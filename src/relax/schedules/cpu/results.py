@@ -39,14 +39,24 @@ class Results:
         return BufferStore(self.store.buffer, changed, tuple(place))
 
     def vector(
-        self, leading: Sequence[PrimExpr], first: PrimExpr, lanes: int, element: Callable[[Var], PrimExpr]
+        self,
+        leading: Sequence[PrimExpr],
+        first: PrimExpr,
+        lanes: int,
+        element: Callable[[Var], PrimExpr],
+        end: PrimExpr | None = None,
     ) -> Stmt:
-        """Store the pixels of a line from `first` on that are pixels, of which `element` has the sum in a lane."""
+        """Store the pixels of a line from `first` on that are pixels, of which `element` has the sum in a lane.
+
+        With `end`, only those before it.
+        """
         size = self.windows.axes[-1].size
 
         def one(lane: Var) -> Stmt:
             x = first + lane
-            return IfThenElse(And(x >= 0, x < size), self.put([*leading, x], element(lane)))
+            inside = And(x >= 0, x < size)
+            inside = inside if end is None else And(inside, x < end)
+            return IfThenElse(inside, self.put([*leading, x], element(lane)))
 
         return loop("lane", lanes, one, ForKind.VECTORIZED)
 

@@ -1,7 +1,11 @@
-"""Squares of registers: vectors that are the rows of a square become its columns.
+"""Transposes of squares of vectors in registers, and values by names.
 
-A square of 16 is transposed in 4 rounds: the first exchanges single elements of neighbouring rows, the next pairs of
-elements of rows two apart, and so on (J. O. Eklundh, *A Fast Computer Method for Matrix Transposing*, 1972).
+    r0 = (a0, a1, a2, a3)                   r0 = (a0, b0, c0, d0)
+    …                           gives       …
+    r3 = (d0, d1, d2, d3)                   r3 = (a3, b3, c3, d3)
+
+A square of 16 takes 4 rounds: the first exchanges single elements of neighbouring rows, the next pairs of elements of
+rows two apart, and so on (J. O. Eklundh, *A Fast Computer Method for Matrix Transposing*, 1972).
 """
 
 from __future__ import annotations
@@ -10,59 +14,63 @@ from collections.abc import Callable, Sequence
 
 from ...prim import Add, PrimExpr, Var, simplify
 from ...prim.intrin import floordiv, floormod
-from ...tir import Buffer, BufferLoad, BufferStore, LetStmt, Shuffle, Stmt
-from ..build import block, int64, loop, vector_load, vector_store
+from ...tir import Buffer, BufferLoad, BufferStore, ForKind, LetStmt, Shuffle, Stmt
+from ..build import alloc, block, int64, let, loop, vector_load, vector_store
 
 
-def square(rows: Sequence[PrimExpr], store: Callable[[int, PrimExpr], Stmt]) -> Stmt:
-    """`store` of each column of a square, by its number, whose rows are vectors of as many elements."""
-    names = _Named()
-    vectors = [names.var(row) for row in rows]
-    size, distance = len(rows), 1
-    while distance < size:
-        for i in (i for i in range(size) if not i & distance):
-            pair = vectors[i], vectors[i + distance]
-            vectors[i], vectors[i + distance] = (
-                names.var(Shuffle(pair, lanes)) for lanes in _exchanged(size, distance)
-            )
-        distance *= 2
-    return names.bound(block(store(i, vector) for i, vector in enumerate(vectors)))
+class Values:
+    """Values by names, computed one after the other."""
 
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._bindings: list[tuple[Var, PrimExpr]] = []
 
-def lane_sums(vectors: Sequence[PrimExpr], store: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """`store` of the sums over the lanes of vectors, of as many elements as there are vectors."""
-    names = _Named()
-    size, distance = len(vectors), 1
-    while distance < size:
-        low, high = _exchanged(size, distance)
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [names.var(Add(Shuffle(pair, low), Shuffle(pair, high))) for pair in pairs]
-        distance *= 2
-    return names.bound(store(vectors[0]))
-
-
-def _exchanged(size: int, distance: int) -> tuple[list[int], list[int]]:
-    """The lanes of two rows of a square for the same rows with parts exchanged that are so far apart."""
-    low = [j if not j & distance else size + j - distance for j in range(size)]
-    high = [j + distance if not j & distance else size + j for j in range(size)]
-    return low, high
-
-
-class _Named:
-    """Names of values, which are bound around a statement."""
-
-    def __init__(self) -> None:
-        self.bindings: list[tuple[Var, PrimExpr]] = []
-
-    def var(self, value: PrimExpr) -> Var:
-        var = Var(f"r{len(self.bindings)}", value.dtype)
-        self.bindings.append((var, value))
+    def of(self, value: PrimExpr) -> Var:
+        """The name of a value."""
+        var = Var(f"{self._prefix}{len(self._bindings)}", value.dtype)
+        self._bindings.append((var, value))
         return var
 
-    def bound(self, body: Stmt) -> Stmt:
-        for var, value in reversed(self.bindings):
+    def around(self, body: Stmt) -> Stmt:
+        """`body`, in which the names stand for the values."""
+        for var, value in reversed(self._bindings):
             body = LetStmt(var, value, body)
         return body
+
+
+def transposed_square(
+    size: int, dtype: str, load: Callable[[Var], PrimExpr], store: Callable[[Var, PrimExpr], Stmt]
+) -> Stmt:
+    """The rows of a square, a power of two of them, and a statement for each of its columns.
+
+    Loops are unrolled, so that the square is in registers.
+    """
+
+    def each(name: str, extent: int, body: Callable[[Var], Stmt]) -> Stmt:
+        return loop(name, extent, body, ForKind.UNROLLED)
+
+    def exchanged(rows: Buffer, distance: int) -> Stmt:
+        first, second = _exchanged(size, distance)
+
+        def pair(i: PrimExpr) -> Stmt:
+            other = i + distance
+            return let("low", vector_load(rows, (i, 0), size), lambda low: let(
+                "high", vector_load(rows, (other, 0), size), lambda high: block([
+                    vector_store(rows, (i, 0), Shuffle((low, high), first)),
+                    vector_store(rows, (other, 0), Shuffle((low, high), second))])))  # fmt: skip
+
+        return each("pairs", size // (2 * distance), lambda pairs: each(
+            "i", distance, lambda i: pair(pairs * (2 * distance) + i)))  # fmt: skip
+
+    def square(rows: Buffer) -> Stmt:
+        distances = [1 << k for k in range(size.bit_length() - 1)]
+        return block([
+            each("i", size, lambda i: vector_store(rows, (i, 0), load(i))),
+            *(exchanged(rows, distance) for distance in distances),
+            each("i", size, lambda i: store(i, vector_load(rows, (i, 0), size))),
+        ])  # fmt: skip
+
+    return alloc("square", (size, size), dtype, "local", square)
 
 
 def turned(
@@ -80,8 +88,9 @@ def turned(
 
     def at(ib: Var, jb: Var) -> Stmt:
         i, j = ib * size, jb * size
-        lines = [change(vector_load(source, (i + p, j), size)) for p in range(size)]
-        return square(lines, lambda p, vector: vector_store(target, (j + p, i), vector))
+        return transposed_square(
+            size, str(target.dtype), lambda p: change(vector_load(source, (i + p, j), size)),
+            lambda p, vector: vector_store(target, (j + p, i), vector))  # fmt: skip
 
     def single(i: PrimExpr, j: PrimExpr) -> Stmt:
         return BufferStore(target, change(BufferLoad(source, (i, j))), (j, i))
@@ -97,4 +106,23 @@ def turned(
     return block([whole, rest])
 
 
-__all__ = ["lane_sums", "square", "turned"]
+def lane_sums(vectors: Sequence[PrimExpr], store: Callable[[PrimExpr], Stmt]) -> Stmt:
+    """`store` of the sums over the lanes of vectors, of as many elements as there are vectors."""
+    values = Values("r")
+    size, distance = len(vectors), 1
+    while distance < size:
+        low, high = _exchanged(size, distance)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [values.of(Add(Shuffle(pair, low), Shuffle(pair, high))) for pair in pairs]
+        distance *= 2
+    return values.around(store(vectors[0]))
+
+
+def _exchanged(size: int, distance: int) -> tuple[list[int], list[int]]:
+    """The lanes of two rows of a square for the same rows with parts exchanged that are so far apart."""
+    low = [j if not j & distance else size + j - distance for j in range(size)]
+    high = [j + distance if not j & distance else size + j for j in range(size)]
+    return low, high
+
+
+__all__ = ["Values", "lane_sums", "transposed_square", "turned"]

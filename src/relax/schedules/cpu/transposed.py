@@ -9,8 +9,8 @@
                                                          Y[i, j : j + 16] = r64; … Y[i + 15, j : j + 16] = r79
                                                  the columns and rows that are left, element by element
 
-Every line of memory is read and written once, as a whole; `squares` has the shuffles. A square has 16 elements to a
-side, 8 of 64 bits.
+Every line of memory is read and written once, as a whole. A square has 16 elements a side, or 8
+of 64 bits; see `squares`.
 
 Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
 square.
@@ -30,7 +30,7 @@ from ...tir.renew import renew_bound_vars
 from ..build import block, let, loop, vector_load, vector_store
 from ..stages import Axis, Group, with_merged_axes
 from .elementwise import parallel_over, within
-from .squares import square
+from .squares import transposed_square
 
 SQUARES: Final = 4
 """Squares next to each other in the source that one thread takes at least."""
@@ -112,12 +112,11 @@ class _Squares:
 
     def square(self, row: PrimExpr, column: PrimExpr) -> Stmt:
         """A square: vectors of the source, rounds of shuffles, vectors of the result."""
-        rows = [
-            vector_load(self.load.buffer, self._at(self.load, row, column + i), self.size)
-            for i in range(self.size)
-        ]
-        return square(rows, lambda i, vector: vector_store(
-            self.store.buffer, self._at(self.store, row + i, column), vector))  # fmt: skip
+        return transposed_square(
+            self.size, str(self.load.dtype),
+            lambda i: vector_load(self.load.buffer, self._at(self.load, row, column + i), self.size),
+            lambda i, vector: vector_store(self.store.buffer, self._at(self.store, row + i, column), vector),
+        )  # fmt: skip
 
     def _at(self, access: BufferLoad | BufferStore, row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
         values = {self.row.var: row, self.column.var: column}

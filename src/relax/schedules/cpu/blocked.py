@@ -1,0 +1,308 @@
+"""The rule for convolutions with known weights, in register tiles of pixels by output channels.
+
+    for n, co, h, w, ci, i, j in T.grid(…):     P = the images in blocks of channels (see `channel_blocks`)
+        with T.block("conv"):                   for item in T.parallel(items):                  some lines of all images
+            with T.init(): C[n, co, h, w] = 0       for panel in panels of 32 channels:
+            C[n, co, h, w] += …                         for cb in blocks of 16 input channels:
+                                                            for line, x in the lines, in steps of 12 pixels (or 8):
+                                                                for i, j, c in T.grid(3, 3, 16):    S in registers
+                                                                    S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
+                                                        C[n, co, h, w :] = S, transposed
+
+A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
+code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
+and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
+
+Refused: weights that are not known when a program is built, windows of one element in a direction, groups, other
+numbers of dimensions than two, channels whose number is not known, few input channels in images of known size (a first
+layer, for which `direct` has less to copy), fewer output channels than a vector has, and float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ...prim import IntImm, PrimExpr, Var, const, simplify
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ..build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ..contraction import size_of
+from ..rule import PackedFunction, ScheduleRule
+from .channel_blocks import ChannelBlocks, part_of, stored_line
+from .outer_products import RegisterTile, register_tile, register_tiles
+from .packed_panels import users_of
+from .planes import Sizes, digits, window
+from .results import Results
+from .tiling import tile_for
+from .windows import Kernel, Windows, rewritten_kernels
+
+DTYPE: Final = "float32"
+FEW_CHANNELS: Final = 8
+"""Input channels below which a copy in blocks of channels is mostly lanes that are no channel."""
+PIXELS: Final = 128
+"""The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
+
+
+@dataclass(frozen=True)
+class TapPacking:
+    """Weights as a convolution reads them: U[panel, cb, tap, c * width + p] is W[co, ci, tap].
+
+    Output channel ``co = panel * width + p``, input channel ``ci = cb * lanes + c``.
+    """
+
+    outputs: int
+    inputs: int
+    taps: int
+    width: int
+    """The output channels of a panel, the last of which is filled up with zeros."""
+    lanes: int
+    """The input channels of a block, the last of which is filled up too, unless it is the only one."""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The panels, the blocks of input channels, the taps, and the weights of a tap."""
+        block = min(self.inputs, self.lanes)
+        return -(-self.outputs // self.width), -(-self.inputs // block), self.taps, block * self.width
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        panels, blocks, taps, _ = self.shape
+        depth = blocks * min(self.inputs, self.lanes)
+        padded = np.zeros((panels * self.width, depth, taps), array.dtype)
+        padded[: self.outputs, : self.inputs] = np.reshape(array, (self.outputs, self.inputs, taps))
+        split = np.reshape(padded, (panels, self.width, blocks, -1, taps))
+        return np.reshape(np.transpose(split, (0, 2, 4, 3, 1)), self.shape)
+
+
+class Blocked(ScheduleRule):
+    """The rule for convolutions with known weights."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del func, target, tunable
+        return None
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights in panels of output channels."""
+        if not func.attrs.get("tir.noalias"):
+            return None
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, TapPacking] = {}
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights = kernel.windows.weight.buffer
+            position = positions.get(weights)
+            if position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            lanes = tile_for(target, 32).lanes
+            if not _fits(kernel.windows, lanes):
+                return None
+            writer = _Writer(kernel, target)
+            packings[position] = writer.packing
+            packed = decl_buffer(writer.packing.shape, DTYPE, f"{weights.name}_packed")
+            buffers[func.params[position]] = packed
+            return writer.kernel(packed)
+
+        arranged = rewritten_kernels(func, rewrite)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _fits(windows: Windows, lanes: int) -> bool:
+    """True for convolutions that the rule is for."""
+    if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None or lanes < 4:
+        return False
+    inputs, outputs = windows.inputs, windows.channels
+    if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
+        return False
+    static = all(isinstance(axis.size, IntImm) for axis in windows.axes)
+    least = FEW_CHANNELS if static else 1
+    return all(axis.taps > 1 for axis in windows.axes) and inputs.value >= least and outputs.value >= lanes
+
+
+class _Writer:
+    """Writes the loops of one convolution."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.windows, self.results = kernel.windows, Results(kernel)
+        tile = tile_for(target, 32)
+        inputs, outputs = self.windows.inputs, self.windows.channels
+        assert isinstance(inputs, IntImm)
+        assert isinstance(outputs, IntImm)
+        self.inputs, self.outputs, self.lanes = inputs.value, outputs.value, tile.lanes
+        blocks = -(-self.outputs // self.lanes)
+        self.vectors = min((2, 3, 4, 1) if tile.vectors > 2 else (2, 1), key=lambda v: -(-blocks // v) * v)
+        self.unit = max(tile.rows * tile.vectors // self.vectors // 3, 1)
+        """A third of the pixels of a register tile."""
+        self._set_sizes(target.machine.cores)
+
+    def _set_sizes(self, cores: int) -> None:
+        """The sizes of items and of what is copied."""
+        self.sizes = Sizes()
+        named, one = self.sizes.named, const(1, "int64")
+        rows, columns = self.windows.axes
+        self.leading = [size_of(v) for v in self.windows.batch]
+        lines = rows.size
+        for size in self.leading:
+            lines = lines * size
+        self.lines = named("lines", lines)
+        self.units = named("units", maximum(ceildiv(columns.size, self.unit), int64(2)))
+        """The thirds of register tiles of a line."""
+        self.wide = named("wide", self.units * self.unit)
+        self.share = named("share", maximum(floordiv(int64(PIXELS), self.wide), one))
+        """The lines of an item."""
+        if isinstance(self.lines, IntImm) and isinstance(self.share, IntImm):
+            items = max(-(-self.lines.value // self.share.value), 1)
+            self.share = int64(max(-(-self.lines.value // items), 1))
+        high, wide = (
+            named(name, simplify((maximum(size, one) - 1) * axis.stride + ((axis.taps - 1) * axis.dilation + 1)))
+            for name, size, axis in (("height", rows.size, rows), ("width", self.wide, columns)))  # fmt: skip
+        self.blocks = ChannelBlocks(self.windows, self.inputs, self.lanes, high, wide, self.sizes)
+        self.depth, taps = self.blocks.blocks, rows.taps * columns.taps
+        self.packing = TapPacking(
+            self.outputs, self.inputs, taps, self.vectors * self.lanes, self.blocks.block
+        )
+        self.items = named("items", ceildiv(self.lines, self.share))
+        few = minimum(int64(self.packing.shape[0]), ceildiv(int64(cores), maximum(self.items, one)))
+        self.splits = named("splits", maximum(few, one))
+        """The items that have the same lines, and different panels."""
+        self.staged = named("staged", (self.share * self.wide + self.lanes) * self.lanes)
+        """The elements of a block of channels of the lines of an item, and those that a square reaches behind them."""
+
+    def kernel(self, weights: Buffer) -> Stmt:
+        """The copy of the data, and all items."""
+        shape = (*self.leading, self.depth, self.blocks.size)
+        return self.sizes.around(scratch("blocks", shape, DTYPE, lambda image: block([
+            self.blocks.fill(self.leading, image), self._items(weights, image)])))  # fmt: skip
+
+    def _items(self, weights: Buffer, image: Buffer) -> Stmt:
+        panels = self.packing.shape[0]
+
+        def item(at: list[PrimExpr]) -> Stmt:
+            share, split = at
+            start, end = (floordiv(part * panels, self.splits) for part in (split, split + 1))
+
+            def some(first: PrimExpr, count: PrimExpr, staged: Buffer) -> Stmt:
+                return loop("part", simplify(end - start), lambda part: let(
+                    "panel", minimum(start + part, int64(panels - 1)), lambda panel: self._panel(
+                        weights, image, staged, panel, (first, count))))  # fmt: skip
+
+            return scratch("sums", (self.vectors, self.staged), DTYPE, lambda staged: named(
+                "first", simplify(share * self.share), lambda first: named(
+                    "count", simplify(minimum(self.share, self.lines - first)),
+                    lambda count: some(first, count, staged))))  # fmt: skip
+
+        radix = [("share", self.items), ("split", self.splits)]
+        return loop("item", simplify(self.items * self.splits), lambda flat: digits(
+            flat, radix, item), ForKind.PARALLEL)  # fmt: skip
+
+    def _line(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
+        """`body` of the image and the row of a line."""
+        height = self.windows.axes[0].size
+        radix = [*((f"n{d}", size) for d, size in enumerate(self.leading)), ("y", height)]
+        return digits(number, radix, lambda at: body(at[:-1], at[-1]))
+
+    def _panel(
+        self, weights: Buffer, image: Buffer, staged: Buffer, panel: Var, lines: tuple[PrimExpr, PrimExpr]
+    ) -> Stmt:
+        """The sums of some lines for a panel of channels, and the results."""
+        first, count = lines
+        width = self.windows.axes[1].size
+
+        def stored(line: Var, v: Var) -> Stmt:
+            channel = simplify((panel * self.vectors + v) * self.lanes)
+            at = simplify(v * self.staged + line * (self.wide * self.lanes))
+            return self._line(first + line, lambda batch, y: stored_line(
+                self.results, self.lanes, self.outputs, staged, at, channel, [*batch, y],
+                (int64(0), width)))  # fmt: skip
+
+        left = -(-self.outputs // self.lanes)
+        vectors = int64(self.vectors)
+        if left % self.vectors:
+            vectors = minimum(vectors, left - panel * self.vectors)
+        return block([
+            self._zeros(staged, count),
+            loop("cb", self.depth, lambda cb: loop("l", count, lambda line: self._line(
+                first + line, lambda batch, y: self._tiles(
+                    weights, image, staged, (panel, cb), (line, batch, y))))),
+            loop("v", vectors, lambda v: loop("l", count, lambda line: stored(line, v))),
+        ])  # fmt: skip
+
+    def _zeros(self, staged: Buffer, count: PrimExpr) -> Stmt:
+        """Begin with zeros."""
+        zero = spread(const(0, DTYPE), self.lanes)
+        return loop("v", self.vectors, lambda v: loop("x", simplify(count * self.wide), lambda x: window(
+            staged, (v, x * self.lanes), self.lanes, lambda part, at: vector_store(part, at, zero))))  # fmt: skip
+
+    def _tiles(
+        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
+        at: tuple[Var, list[PrimExpr], PrimExpr],
+    ) -> Stmt:  # fmt: skip
+        """What a block of input channels adds to a line."""
+        line, batch, y = at
+
+        def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:
+            return named("x", simplify(x), lambda x: self._tile(
+                weights, image, staged, which, (line, batch, y, x), height, number))  # fmt: skip
+
+        return register_tiles(self.units, self.unit, tile)
+
+    def _tile(
+        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
+        at: tuple[Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
+    ) -> Stmt:  # fmt: skip
+        """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
+        (panel, cb), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
+        rows, columns = self.windows.axes
+        count: PrimExpr = int64(min(width, self.inputs))
+        if self.depth > 1 and self.inputs % width:
+            count = minimum(int64(width), self.inputs - cb * width)
+
+        def step(tile: RegisterTile, left: Buffer, tap: PrimExpr, c: Var) -> Stmt:
+            start = c * self.packing.width
+            ahead = start + floormod(number, self.vectors) * lanes
+            return tile.add(
+                lambda p: BufferLoad(left, (p * (columns.stride * width) + c,)), weights, (panel, cb, tap, start),
+                (panel, cb + 1, tap, ahead),
+            )  # fmt: skip
+
+        def tap(tile: RegisterTile, i: Var, j: Var) -> Stmt:
+            above = (y * rows.stride + i * rows.dilation) * self.blocks.line
+            start = simplify((above + x * columns.stride + j * columns.dilation) * width)
+            reach = ((height - 1) * columns.stride + 1) * width
+            return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
+                "c", count, lambda c: step(tile, left, i * columns.taps + j, c)))  # fmt: skip
+
+        def parts(tile: RegisterTile, body: Callable[[Buffer, PrimExpr, PrimExpr], Stmt]) -> Stmt:
+            place = simplify((line * self.wide + x) * lanes)
+
+            def vector(v: int) -> Stmt:
+                return part_of(staged, place + v * self.staged, (height * lanes,), (1,), lambda part: loop(
+                    "p", height, lambda p: body(part, p, int64(v)), ForKind.UNROLLED))  # fmt: skip
+
+            return block(vector(v) for v in range(tile.vectors))
+
+        def sums(tile: RegisterTile) -> Stmt:
+            return block([
+                parts(tile, lambda part, p, v: tile.store(p, v, vector_load(part, (p * lanes,), lanes))),
+                loop("i", rows.taps, lambda i: loop("j", columns.taps, lambda j: tap(tile, i, j))),
+                parts(tile, lambda part, p, v: vector_store(part, (p * lanes,), tile.load(p, v))),
+            ])  # fmt: skip
+
+        return register_tile(height, self.vectors, lanes, DTYPE, sums)
+
+    def _offset(self, outer: Sequence[PrimExpr], start: PrimExpr) -> PrimExpr:
+        """The place of an element of the copy."""
+        offset: PrimExpr = const(0, "int64")
+        for at, size in zip(outer, (*self.leading, int64(self.depth)), strict=True):
+            offset = offset * size + at
+        return simplify(offset * self.blocks.size + start)
+
+
+__all__ = ["Blocked", "TapPacking"]

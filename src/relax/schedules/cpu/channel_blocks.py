@@ -1,0 +1,156 @@
+"""Copies of images in blocks of channels: padded, with the channels of a block next to each other.
+
+    X[n, c, y, x]       P[n, cb, (y * line + x) * 16 + c] = X[n, cb * 16 + c, y - 1, x - 1]     for 1 pixel of padding
+
+Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
+whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
+last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of up to 4 channels have 4 in a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ...prim import And, PrimExpr, Var, const, simplify
+from ...prim.intrin import ceildiv
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Shuffle, Stmt
+from ...tir.buffer import decl_buffer
+from ..build import block, int64, let, loop, ramp, scratch, vector_load, vector_store
+from .planes import Sizes, digits, window
+from .results import Results
+from .squares import Values, transposed_square
+from .windows import Windows
+
+FEW: Final = 4
+"""Channels up to which so many are in a block."""
+
+
+class ChannelBlocks:
+    """The copy of the data of one convolution of two axes, of `height` × `width` pixels with the padding."""
+
+    def __init__(
+        self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
+    ) -> None:
+        self.windows, self.channels, self.lanes = windows, channels, lanes
+        self.block = FEW if channels <= FEW < lanes else lanes
+        """The channels of a block."""
+        self.blocks = -(-channels // self.block)
+        self.height = height
+        self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
+        """The pixels from one line to the next: at least a vector."""
+        self.size = sizes.named("plane", simplify(height * self.line * self.block))
+
+    def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
+        """Copy all images, in parallel; `leading` are the sizes of the batch."""
+        radix = [(f"n{d}", size) for d, size in enumerate(leading)]
+        radix += [("cb", int64(self.blocks)), ("y", self.height)]
+        total: PrimExpr = const(1, "int64")
+        for _, size in radix:
+            total = total * size
+        return loop("image", simplify(total), lambda flat: digits(
+            flat, radix, lambda at: self._line(at[:-2], at[-2], at[-1], blocks)), ForKind.PARALLEL)  # fmt: skip
+
+    def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:
+        """One line of one block of channels."""
+        rows, columns = self.windows.axes
+        lanes, width, place = self.lanes, self.block, (*batch, cb)
+        squares = simplify(ceildiv(self.line, lanes))
+        last = simplify(self.line - lanes)
+
+        def start(v: Var) -> PrimExpr:
+            return minimum(v * lanes, last)
+
+        def copied(row: Var) -> Stmt:
+            return loop("v", squares, lambda v: let("x", start(v), lambda x: self._square(
+                (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * width),
+                blocks)))  # fmt: skip
+
+        zero = Broadcast(const(0, str(blocks.dtype)), width)
+        zeros = loop("v", self.line, lambda v: window(
+            blocks, (*place, (y * self.line + v) * width), width,
+            lambda part, at: vector_store(part, at, zero)))  # fmt: skip
+        return let("row", simplify(y - rows.before), lambda row: IfThenElse(
+            And(row >= 0, row < rows.extent), copied(row), zeros))  # fmt: skip
+
+    def _square(
+        self, source: Sequence[PrimExpr], row: Var, first: PrimExpr, place: Sequence[PrimExpr], blocks: Buffer
+    ) -> Stmt:
+        """Some pixels, from `first` on, of a block of channels."""
+        lanes, width, data, extent = self.lanes, self.block, self.windows.data, self.windows.axes[1].extent
+        *batch, cb = source
+
+        def load(i: PrimExpr) -> PrimExpr:
+            at = ramp(first, lanes)
+            zero, end = Broadcast(const(0, "int64"), lanes), Broadcast(extent, lanes)
+            channel = simplify(cb * width + i)
+            if self.channels % width:
+                channel = minimum(channel, const(self.channels - 1, "int64"))
+            return BufferLoad(data, (*batch, channel, row, at), And(at >= zero, at < end))
+
+        def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
+            return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)
+
+        def interleaved(part: Buffer, at: Sequence[PrimExpr]) -> Stmt:
+            values = Values("r")
+            rows = tuple(values.of(load(int64(i))) for i in range(width))
+            orders = [
+                [i % width * lanes + i // width + q * (lanes // width) for i in range(lanes)]
+                for q in range(width)
+            ]
+            return values.around(block(
+                stored(part, at, int64(q), Shuffle(rows, order)) for q, order in enumerate(orders)))  # fmt: skip
+
+        if width < lanes:
+            return window(blocks, place, lanes * width, interleaved)
+        return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
+            lanes, str(blocks.dtype), load, lambda q, pixel: stored(part, at, q, pixel)))  # fmt: skip
+
+
+def part_of(
+    buffer: Buffer,
+    offset: PrimExpr,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    body: Callable[[Buffer], Stmt],
+) -> Stmt:
+    """`body` of a part of a compact buffer: it is checked once, where it is declared."""
+    view = decl_buffer([int64(size) for size in shape], str(buffer.dtype), f"{buffer.name}_part", data=buffer.data,
+                       strides=[int64(stride) for stride in strides], elem_offset=simplify(offset))  # fmt: skip
+    return DeclBuffer(view, body(view))
+
+
+def stored_line(
+    results: Results, lanes: int, outputs: int, staged: Buffer, at: PrimExpr, channel: PrimExpr,
+    place: Sequence[PrimExpr], pixels: tuple[PrimExpr, PrimExpr],
+) -> Stmt:  # fmt: skip
+    """Store pixels of a line of the result: so many of them, from the first one on, of a block of channels.
+
+    They are staged from `at` on, each with its channels in a vector; a square may reach behind the last of them.
+    `channel` is the first channel of the block, of `outputs` channels in all.
+    """
+    dtype, (first, count), (*batch, y) = str(staged.dtype), pixels, place
+
+    def stored(tile: Buffer, x: Var) -> Stmt:
+        channels = int64(lanes) if outputs % lanes == 0 else minimum(int64(lanes), outputs - channel)
+        return loop("p", channels, lambda p: let(
+            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector(
+                [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
+
+    def square(tile: Buffer, part: Buffer) -> Stmt:
+        return transposed_square(
+            lanes, dtype, lambda q: vector_load(part, (q * lanes,), lanes),
+            lambda p, row: vector_store(tile, (p, 0), row),
+        )  # fmt: skip
+
+    def vector(v: Var) -> Stmt:
+        return let("x", first + v * lanes, lambda x: scratch("tile", (lanes, lanes), dtype, lambda tile: block([
+            part_of(staged, at + v * (lanes * lanes), (lanes * lanes,), (1,), lambda part: square(tile, part)),
+            stored(tile, x)])))  # fmt: skip
+
+    return loop("v", ceildiv(count, lanes), vector)
+
+
+__all__ = ["ChannelBlocks", "part_of", "stored_line"]
