@@ -11,11 +11,10 @@ NAMESPACES: Final = (
         "tvm",
         "relax",
         works="""
-            Device IRModule TVMError arith build cpu device get_global_func instrument ir nd register_func
+            Device IRModule TVMError arith build compile cpu device get_global_func instrument ir nd register_func
             relay runtime script target testing tir transform
         """,
         elsewhere={
-            "compile": "relax.build",
             "convert": "relax.nd.array",
             "error": "relax.ir.DiagnosticError",
             "parser": "relax.script",

@@ -244,7 +244,7 @@ class _Writer:
         self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
         at: tuple[Var, list[PrimExpr], PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """What a block of input channels adds to a line."""
+        """The sums that a block of input channels adds to a line."""
         line, batch, y = at
 
         def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:

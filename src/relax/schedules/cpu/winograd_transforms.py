@@ -30,7 +30,7 @@ B: Final = 2**0.5
 """The points of F(4×4) are 0, ±A, ±B and ∞, where A · B = 1."""
 _SMALL: Final = 1 / (2 * A * A * (A * A - B * B))
 _LARGE: Final = 1 / (2 * B * B * (B * B - A * A))
-"""What a kernel's values at ±A and ±B are divided by, in 1."""
+"""The reciprocals of the divisors of a kernel's values at ±A and ±B."""
 
 Line = Callable[[Values, Sequence[PrimExpr]], list[PrimExpr]]
 """The transform of one line of elements, which are vectors."""
