@@ -229,6 +229,11 @@ def test_import_shares_compact_memory():
         (lambda: nd.empty((-1, 2)), ValueError, r"negative dimension, as in \(-1, 2\)"),
         (lambda: nd.empty((1 << 40, 1 << 40)), MemoryError, "needs 4835703278458516698824704 bytes"),
         (lambda: nd.empty((2,), device=tvm_ffi.device("cuda", 0)), ValueError, "this runtime has cpu only"),
+        (
+            lambda: nd.array([1], "int64"),
+            TypeError,
+            r"array: a device is made by relax.cpu\(\) or relax.device\(name\); found .int64.",
+        ),
         (lambda: NDArray([1]), TypeError, "use relax.nd.array"),
         (lambda: nd.empty((6,)).view((4,)), ValueError, r"shape \(6,\) cannot be seen as \(4,\)"),
         (lambda: len(nd.empty(())), TypeError, "rank 0 has no len"),

@@ -34,5 +34,7 @@ def is_cpu(dev: Device) -> bool:
 
 def require_host(dev: Device, what: str) -> None:
     """Complain, in the words of `what`, unless `dev` is one this runtime has."""
+    if not isinstance(dev, tvm_ffi.Device):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{what}: a device is made by relax.cpu() or relax.device(name); found {dev!r}")
     if not is_cpu(dev):
         raise ValueError(f"{what}: there is no memory on {dev}; this runtime has cpu only")
