@@ -97,6 +97,8 @@ def same(a: Any, b: Any) -> bool:
         return isinstance(b, type(a)) and same_tensor(np.asarray(a), np.asarray(b))
     if isinstance(a, (tuple, list)):
         return isinstance(b, type(a)) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, str):  # tvm-ffi's strings are strings
+        return isinstance(b, str) and a == b
     if callable(a):
         return callable(b)
     return type(a) is type(b) and bool(a == b)

@@ -118,10 +118,10 @@ class Entry:
 
 @functools.cache
 def entries() -> tuple[Entry, ...]:
-    """Every operator and composite that programs may call, sorted by name."""
+    """Every operator and composite of this package that programs may call, sorted by name."""
     names = list(public_names("relax."))
     for space in dir(relax.op):
-        if not space.startswith("_"):
+        if space in GROUPS:  # others are of operators that a program has made
             names += [f"{space}.{name}" for name in public_names(f"relax.{space}.")]
     return tuple(_entry(name) for name in sorted(set(names)))
 
