@@ -26,13 +26,17 @@ SLOW_FILES = frozenset(
         "codegen/test_cache.py", "codegen/test_host.py", "codegen/test_objects.py",
         "differential/test_found.py", "differential/test_harness.py", "differential/test_mutations.py",
         "differential/test_programs.py",
-        "frontend/onnx/test_contrib.py", "frontend/onnx/test_models.py", "frontend/onnx/test_real_models.py",
+        "frontend/onnx/test_contrib.py", "frontend/onnx/test_ml.py", "frontend/onnx/test_models.py",
+        "frontend/onnx/test_real_models.py",
         "numerics/test_accuracy.py", "numerics/test_conversions.py", "numerics/test_rounding.py",
         "pitfalls/test_alias_kinds.py", "pitfalls/test_growth.py", "pitfalls/test_lowered_text.py",
-        "pitfalls/test_memory.py", "pitfalls/test_sharing.py", "pitfalls/test_time.py",
-        "schedules/test_nests.py",
+        "pitfalls/test_memory.py", "pitfalls/test_pipelines.py", "pitfalls/test_shape_uses.py",
+        "pitfalls/test_sharing.py", "pitfalls/test_time.py",
+        "relay/text/test_hostile.py",
+        "schedules/test_convolution.py", "schedules/test_nests.py",
         "script/test_deep_text.py", "script/test_hostile_input.py", "script/test_without_files.py",
         "test_roundtrip_all.py",
+        "transform/fusion/test_results.py", "transform/memory/test_models.py", "transform/test_random_programs.py",
     }
 )  # fmt: skip
 """Files that take long, and look for faults that seldom come back: all their tests are marked slow."""

@@ -1,6 +1,6 @@
 """Operators as machine code: the kernels of sample calls, over symbolic sizes, against the reference.
 
-A few cases of each operator; all of them with RELAX_TEST_ALL_KERNELS=1 (minutes, the first time).
+A few cases of each operator, and (slow) one of them arranged; all of them with RELAX_TEST_ALL_KERNELS=1 (minutes, the first time).
 """
 
 from __future__ import annotations
@@ -30,15 +30,24 @@ def chosen(cases: list) -> list:
 
 @pytest.mark.parametrize("name", BY_OPERATOR)
 def test_compiled(name):
-    *others, last = chosen(BY_OPERATOR[name])
-    # LLVM takes most of the time: one case is arranged and optimised as users' programs are.
-    for cases, target, rules in ((others, "llvm -opt-level=0", ()), ([last], "llvm", cpu.RULES)):
-        kernels = [(case, kernel(variant(case, symbolic=True))) for case in cases]
-        arrange = ApplyDefaultSchedule(*rules, target=resolve(Target(target)))
-        mod = arrange(IRModule({f"kernel{i}": made.func for i, (_, made) in enumerate(kernels)}))
-        module = build_module(mod, target)
-        for i, (case, made) in enumerate(kernels):
-            check_compiled(case, made, module[f"kernel{i}"])
+    """Loops as they are written, not optimised: LLVM takes most of the time."""
+    check_kernels(chosen(BY_OPERATOR[name]), "llvm -opt-level=0", ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_OPERATOR)
+def test_arranged(name):
+    """One case, arranged and optimised as users' programs are."""
+    check_kernels(chosen(BY_OPERATOR[name])[-1:], "llvm", cpu.RULES)
+
+
+def check_kernels(cases, target, rules):
+    kernels = [(case, kernel(variant(case, symbolic=True))) for case in cases]
+    arrange = ApplyDefaultSchedule(*rules, target=resolve(Target(target)))
+    mod = arrange(IRModule({f"kernel{i}": made.func for i, (_, made) in enumerate(kernels)}))
+    module = build_module(mod, target)
+    for i, (case, made) in enumerate(kernels):
+        check_compiled(case, made, module[f"kernel{i}"])
 
 
 def check_compiled(case, made, run):
