@@ -32,14 +32,11 @@ from collections.abc import Iterable, Sequence
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
-from ...expr import BindingBlock, Call, DataflowBlock, DataflowVar, Function, Var, VarBinding
+from ...expr import Call, DataflowBlock, DataflowVar, VarBinding
 from ...ir import IRModule
 from ...ir.transform import PassContext
-from ...op import is_call_of
-from ...op.intrinsics import CallTIR
 from ...prim import FloatImm
 from ...prim import Var as PrimVar
-from ...rewrite import Rewriter, bindings_in
 from ...tir import BufferLoad, BufferStore, PrimFunc
 from ...tir.attention import attention_of
 from ...tir.inline_blocks import inline_blocks
@@ -47,52 +44,21 @@ from ...tir.nests import nest_of, root_of
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
 from .annotate_tir_op_pattern import OP_PATTERN
-from .fuse_ops import PRIMITIVE, movable_kernel
+from .fuse_ops import movable_kernel
 from .kernel_calls import KernelCall, KernelCalls
 from .merge_kernels import merged_kernel
 from .outline import outlined
+from .outline_groups import PRIMITIVE, GroupOutliner
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
 def FuseAttention(mod: IRModule) -> IRModule:
     """Group the kernels of attention; see the module's docstring."""
-    return mod if PassContext.current().opt_level == 0 else _Fuser(mod).module()
-
-
-class _Fuser(Rewriter):
-    """Puts a call in the place of each group."""
-
-    def __init__(self, mod: IRModule) -> None:
-        super().__init__(mod)
-        self.kernels = KernelCalls(mod)
-        self.groups: dict[Var, list[VarBinding]] = {}
-        """The groups of the blocks around, by the variable of the last member."""
-        self.inner: set[Var] = set()
-        """The variables of the other members."""
-
-    def concerns(self, function: Function) -> bool:
-        return not function.attrs.get(PRIMITIVE) and any(
-            isinstance(b.value, Call) and is_call_of(b.value, CallTIR) for b in bindings_in(function)
-        )
-
-    def block(self, block: BindingBlock) -> BindingBlock:
-        if isinstance(block, DataflowBlock):
-            for group in _Block(block, self.kernels).groups():
-                self.groups[group[-1].var] = group
-                self.inner.update(binding.var for binding in group[:-1])
-        return super().block(block)
-
-    def var_binding(self, binding: VarBinding) -> None:
-        if binding.var in self.inner:
-            return
-        group = self.groups.get(binding.var)
-        if group is None:
-            super().var_binding(binding)
-            return
-        outline = outlined(group, {PRIMITIVE: 1})
-        callee = self.builder.add_func(outline.function, "fused_attention")
-        call = outline.call(callee, [self.rewrite(argument) for argument in outline.arguments])
-        self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
+    if PassContext.current().opt_level == 0:
+        return mod
+    return GroupOutliner(
+        mod, lambda block, calls: _Block(block, calls).groups(), lambda group: "fused_attention"
+    ).module()
 
 
 class _Block:

@@ -38,30 +38,25 @@ from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
 from ...expr import (
     Binding,
-    BindingBlock,
     Call,
     Constant,
     DataflowBlock,
     DataflowVar,
-    Function,
     TupleGetItem,
     Var,
     VarBinding,
 )
 from ...ir import IRModule
 from ...ir.transform import PassContext
-from ...op import is_call_of
-from ...op.intrinsics import CallTIR
-from ...rewrite import Rewriter, bindings_in
 from ...tir.nests import same_size
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
 from .annotate_tir_op_pattern import OP_PATTERN
 from .groups import FusionNode, fusion_groups
 from .kernel_calls import KernelCall, KernelCalls, dims_of
-from .outline import can_be_passed, outlined, sizes_in
+from .outline import can_be_passed, sizes_in
+from .outline_groups import GroupOutliner
 
-PRIMITIVE: Final = "Primitive"
 MAX_DEPTH: Final = "relax.FuseOps.max_depth"
 LONGEST_NAME: Final = 60
 
@@ -71,44 +66,10 @@ def FuseOps(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
     """Group kernels into functions; see the module's docstring."""
     context = PassContext.current()
     level = context.opt_level if fuse_opt_level == -1 else fuse_opt_level
-    return mod if level == 0 else _Fuser(mod, int(context.config.get(MAX_DEPTH, 256))).module()
-
-
-class _Fuser(Rewriter):
-    """Puts a call in the place of each group."""
-
-    def __init__(self, mod: IRModule, max_depth: int) -> None:
-        super().__init__(mod)
-        self.max_depth = max_depth
-        self.kernels = KernelCalls(mod)
-        self.groups: dict[Var, list[VarBinding]] = {}
-        """The groups of the blocks around, by the variable of the last member."""
-        self.inner: set[Var] = set()
-        """The variables of the other members."""
-
-    def concerns(self, function: Function) -> bool:
-        return not function.attrs.get(PRIMITIVE) and any(
-            isinstance(b.value, Call) and is_call_of(b.value, CallTIR) for b in bindings_in(function)
-        )
-
-    def block(self, block: BindingBlock) -> BindingBlock:
-        if isinstance(block, DataflowBlock):
-            for group in groups_of(block, self.kernels, self.max_depth):
-                self.groups[group[-1].var] = group
-                self.inner.update(binding.var for binding in group[:-1])
-        return super().block(block)
-
-    def var_binding(self, binding: VarBinding) -> None:
-        if binding.var in self.inner:
-            return
-        group = self.groups.get(binding.var)
-        if group is None:
-            super().var_binding(binding)
-            return
-        made = outlined(group, {PRIMITIVE: 1})
-        callee = self.builder.add_func(made.function, _name(group))
-        call = made.call(callee, [self.rewrite(argument) for argument in made.arguments])
-        self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
+    if level == 0:
+        return mod
+    max_depth = int(context.config.get(MAX_DEPTH, 256))
+    return GroupOutliner(mod, lambda block, calls: groups_of(block, calls, max_depth), _name).module()
 
 
 # --------------------------------------------------------------------------------------- the graph

@@ -52,8 +52,9 @@ from ...ir import GlobalVar, IRModule, Op, RelaxExpr
 from ...rewrite import Rewriter
 from ..decorators import module_pass
 from ..remove_unused_functions import entry_names
-from .fuse_ops import LONGEST_NAME, PRIMITIVE
+from .fuse_ops import LONGEST_NAME
 from .outline import can_be_passed, outlined, sizes_in
+from .outline_groups import PRIMITIVE
 
 COMPOSITE: Final = "Composite"
 """The attribute of a function that says which pattern it was made by."""

@@ -29,9 +29,9 @@ from ...struct_info import ShapeStructInfo
 from ...tir.inline_blocks import inline_blocks
 from ...tir.stmt import PrimFunc
 from ..decorators import module_pass
-from .fuse_ops import PRIMITIVE
 from .kernel_calls import KernelCalls, output_tensors
 from .merge_kernels import merged_kernel, with_unique_block_names
+from .outline_groups import PRIMITIVE
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
