@@ -108,7 +108,10 @@ class NDArray:
 
     def numpy(self) -> Array:
         """A copy of the contents as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
-        return without_padding(numpy_view(self.tensor).copy())
+        try:
+            return np.from_dlpack(self.tensor).copy()
+        except (BufferError, RuntimeError):  # a dtype that NumPy lacks, or a device
+            return without_padding(numpy_view(self.tensor).copy())
 
     asnumpy = numpy
 
