@@ -103,6 +103,8 @@ class Context:
         """The name of the function in messages at run time."""
         self.facts = Knowledge()
         self.vars: dict[Var, Val] = {}
+        self.masks: dict[Var, PrimExpr] = {}
+        """Variables of vectors of conditions, and the conditions: proofs about an access look at its predicate."""
         self.wide: dict[Var, Val] = {}
         """Integer variables in 64 bits, where they were computed in 64 bits."""
         self.storage: dict[Buffer, Storage] = {}
@@ -227,9 +229,12 @@ class Context:
     def bound(self, var: Var, expr: PrimExpr) -> Generator[None]:
         """A context in which `var` has the value of an expression."""
         self.vars[var] = self.value(expr)
+        if expr.dtype.is_bool and expr.dtype.lanes > 1:
+            self.masks[var] = expr
         with self.facts.binding(var, expr):
             yield
         del self.vars[var]
+        self.masks.pop(var, None)
 
     def constant(self, dtype: DataType, value: float) -> Val:
         return constant(self.b, element_type(dtype), max(dtype.lanes, 1), value)

@@ -240,6 +240,11 @@ class _Mask:
                 return False
 
 
+def _defined(cx: Context, predicate: PrimExpr) -> PrimExpr:
+    """The condition for which the variable of a let stands; a predicate that is no such variable as it is."""
+    return cx.masks.get(predicate, predicate) if isinstance(predicate, Var) else predicate
+
+
 def _of_lane(expr: PrimExpr, lane: Var) -> PrimExpr | None:
     """The value of a vector expression in one lane; None for operations that are not known to go lane by lane."""
     if expr.dtype.lanes == 1:
@@ -270,7 +275,7 @@ class _Address:
     def __init__(
         self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None
     ) -> None:
-        mask = None if predicate is None else _Mask(predicate, cx.value(predicate))
+        mask = None if predicate is None else _Mask(_defined(cx, predicate), cx.value(predicate))
         self.mask = None if mask is None else mask.value
         where = storage_of(cx, buffer)
         element = memory_element(buffer.dtype)

@@ -26,6 +26,7 @@ from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import ScheduleRule
+from .depthwise_lines import LineWriter, has_masks
 from .planes import Planes, Sizes, digits
 from .results import Results
 from .tiling import Tile, tile_for
@@ -57,7 +58,9 @@ class Depthwise(ScheduleRule):
             if windows.groups == 1 or not is_const(windows.inputs, 1) or taps > MOST_TAPS:
                 return None
             tile = tile_for(target, windows.out.buffer.dtype.bits)
-            return _Writer(kernel, tile).kernel() if tile.lanes > 1 else None
+            if tile.lanes == 1:
+                return None
+            return LineWriter(kernel, tile).kernel() if has_masks(target) else _Writer(kernel, tile).kernel()
 
         return rewritten_kernels(func, rewrite)
 
