@@ -1,34 +1,38 @@
 """The loops of depthwise convolutions that read images where they are, for machines whose vectors have masks.
 
     for image in T.parallel(N * C):
-        for b in range(ceildiv(H, 7)):                      blocks of lines of the result
+        for b in range(ceildiv(H, 28)):                     blocks of lines of the result
             for v in range(ceildiv(W, 16)):                 vectors of pixels
-                acc = T.alloc_buffer((7, 16), scope="local")
-                if 0 <= y < EH:                             for each of the 9 lines of the data that meet the block
-                    left, middle, right = X[n, c, y, v * 16 + …]
-                    acc[r, :] += W[co, i, 0] * left         and so on, for each pair of a line and a tap that meet
-                C[n, co, b * 7 + r, v * 16 + :] = acc[r, :]
+                acc = T.alloc_buffer((3, 16), scope="local")        sums of the lines y, y + 1 and y + 2 so far
+                for i in range(28 + 2):
+                    y = b * 28 + i - 2
+                    left, middle, right = X[n, c, y + 1, v * 16 + …]        0 outside of the data
+                    acc[0, :] += W[co, 2, 0] * left + W[co, 2, 1] * middle + W[co, 2, 2] * right
+                    acc[1, :] += W[co, 1, 0] * left + …     as do taps of the next lines
+                    if y is in the block: C[n, co, y, v * 16 + :] = acc[0, :]
+                    acc[0, :], acc[1, :], acc[2, :] = acc[1, :], acc[2, :], 0
 
-A line of the data is loaded once for all lines of the block that it is summed into. Masks leave out the elements beside
-the data, and a branch its lines above and below: there is no padded copy. With a stride of up to 4, a tap's elements
-are shuffled out of vectors of neighbours.
+A line of the data is loaded once for all lines of the result that it is summed into. Masks leave out the elements
+beside the data, and a branch its lines above and below: there is no padded copy. With a stride of up to 4, a tap's
+elements are shuffled out of vectors of neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from typing import Final
 
 from ...prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv
+from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import (
     Broadcast,
     Buffer,
     BufferLoad,
-    DeclBuffer,
     ForKind,
     IfThenElse,
     LetStmt,
@@ -36,7 +40,6 @@ from ...tir import (
     Shuffle,
     Stmt,
 )
-from ...tir.buffer import decl_buffer
 from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
 from ..contraction import size_of
 from .planes import Sizes, digits
@@ -44,12 +47,8 @@ from .results import Results
 from .tiling import Tile
 from .windows import Kernel
 
-MOST_PRODUCTS: Final = 64
-"""The products of a block that are written out, for one vector of pixels."""
-MOST_LINES: Final = 7
-"""The lines of a block at most; sizes of images are often multiples of 7."""
-MOST_STRIDED: Final = 4
-"""The lines of a block at most where a stride takes several loads for each vector."""
+LINES: Final = 28
+"""The lines of a block at most: memory is read nearly in order, and few lines are summed twice."""
 MOST_WEIGHTS: Final = 12
 """The taps whose weights stay in registers."""
 LONGEST_SHUFFLE: Final = 4
@@ -67,14 +66,14 @@ def has_masks(target: Target) -> bool:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the data that meets a block."""
+    """A line of the data that is added in a step."""
 
     outer: tuple[int, ...]
     """The taps of the dimensions before the last two."""
-    offset: int
-    """The distance from the first line that meets the block."""
+    distance: int
+    """The distance from the first line that the present line of the result meets."""
     uses: tuple[tuple[int, int], ...]
-    """The lines of the block, and the taps by which they meet it."""
+    """The lines of the result to which it adds, counted from the present one, and the tap by which each meets it."""
 
 
 @dataclass(frozen=True)
@@ -108,37 +107,14 @@ class LineWriter:
         self.sizes = Sizes()
         *self.outer, self.last = self.windows.axes
         self.taps = list(product(*(range(axis.taps) for axis in self.windows.axes)))
-        self.count = self._lines_of_block()
-        """The lines of a block."""
-        self.lines = self._met()
+        self.pending = self.outer[-1].reach if self.outer else 0
+        """The lines of the result behind the present one to which the lines of the data add so far."""
         self.loads = list(
             dict.fromkeys(load for tap in range(self.last.taps) for load in self._loads_of(tap))
         )
         """The vectors of a line of the data that are loaded for a vector of pixels."""
         self.vectors = self.sizes.named("vectors", ceildiv(self.last.size, self.lanes))
         """The vectors of a line of the result."""
-
-    def _lines_of_block(self) -> int:
-        if not self.outer:
-            return 1
-        most = MOST_LINES if self.last.stride == 1 else MOST_STRIDED
-        most = max(1, min(most, MOST_PRODUCTS // len(self.taps)))
-        size = self.outer[-1].size
-        if not isinstance(size, IntImm):
-            return most
-        blocks = -(-max(size.value, 1) // most)
-        return -(-max(size.value, 1) // blocks)
-
-    def _met(self) -> list[_Line]:
-        """The lines of the data that meet a block, in the order of memory."""
-        outer = list(product(*(range(axis.taps) for axis in self.outer[:-1])))
-        if not self.outer:
-            return [_Line((), 0, ((0, 0),))]
-        axis = self.outer[-1]
-        uses: dict[int, list[tuple[int, int]]] = {}
-        for r, tap in product(range(self.count), range(axis.taps)):
-            uses.setdefault(r * axis.stride + tap * axis.dilation, []).append((r, tap))
-        return [_Line(taps, offset, tuple(uses[offset])) for taps in outer for offset in sorted(uses)]
 
     # ------------------------------------------------------------------ loops
 
@@ -155,21 +131,16 @@ class LineWriter:
         return self.sizes.around(items)
 
     def _image(self, at: list[PrimExpr]) -> Stmt:
-        """The output channels of the group of an image, whose data is a view: its place is checked once."""
-        data, leading = self.windows.data, at if self.windows.depth is not None else at[:-1]
-        extents = [axis.extent for axis in self.windows.axes]
-        offset: PrimExpr = const(0, "int64")
-        for index, size in zip([*leading, *(int64(0) for _ in extents)], data.shape, strict=True):
-            offset = offset * size + index
-        image = decl_buffer(extents, self.dtype, "image", data=data.data, elem_offset=simplify(offset))
+        """The output channels of the group of an image."""
         *batch, g = at
+        image = at if self.windows.depth is not None else batch
         count = self.windows.channels
         if is_const(count, 1):
-            return DeclBuffer(image, self._channel(image, batch, g))
-        return DeclBuffer(image, loop("o", count, lambda o: let(
-            "co", simplify(g * count + o), lambda co: self._channel(image, batch, co))))  # fmt: skip
+            return self._channel(image, batch, g)
+        return loop("o", count, lambda o: let(
+            "co", simplify(g * count + o), lambda co: self._channel(image, batch, co)))  # fmt: skip
 
-    def _channel(self, image: Buffer, batch: list[PrimExpr], co: PrimExpr) -> Stmt:
+    def _channel(self, image: list[PrimExpr], batch: list[PrimExpr], co: PrimExpr) -> Stmt:
         """The lines of an output channel; what depends on the channel alone has names: weights, if they are few."""
         depth = [] if self.windows.depth is None else [const(0, "int64")]
 
@@ -188,27 +159,31 @@ class LineWriter:
             body = LetStmt(name, value, body)
         return body
 
-    def _blocks(self, image: Buffer, channel: _Channel, place: list[PrimExpr], ys: list[PrimExpr]) -> Stmt:
+    def _blocks(
+        self, image: list[PrimExpr], channel: _Channel, place: list[PrimExpr], ys: list[PrimExpr]
+    ) -> Stmt:
         """The blocks of lines, for each place in the dimensions before the last two."""
         d = len(ys)
         if d < len(self.outer) - 1:
             return loop(f"y{d}", self.outer[d].size, lambda y: self._blocks(image, channel, place, [*ys, y]))
 
-        def vectors(first: list[PrimExpr]) -> Stmt:
-            return loop("v", self.vectors, lambda v: self._tile(image, channel, place, first, v))
+        def vectors(begin: PrimExpr, count: PrimExpr) -> Stmt:
+            return loop("v", self.vectors, lambda v: self._column(image, channel, place, ys, begin, count, v))
 
         if not self.outer:
-            return vectors([])
-        size, count = self.outer[-1].size, self.count
-        return loop("b", simplify(ceildiv(size, count)), lambda b: let(
-            "line", simplify(b * count), lambda line: vectors([*ys, line])))  # fmt: skip
+            return vectors(int64(0), int64(1))
+        size = self.outer[-1].size
+        lines = LINES if not isinstance(size, IntImm) else min(LINES, max(size.value, 1))
+        return loop("b", simplify(ceildiv(size, lines)), lambda b: let("first", simplify(b * lines), lambda first: let(
+            "count", simplify(minimum(int64(lines), size - first)), lambda count: vectors(first, count))))  # fmt: skip
 
-    # ------------------------------------------------------------------ a tile
+    # ------------------------------------------------------------------ a column
 
-    def _tile(
-        self, image: Buffer, channel: _Channel, place: list[PrimExpr], first: list[PrimExpr], v: Var
-    ) -> Stmt:
-        """One vector of pixels of each line of a block, the first of which has the indices `first`."""
+    def _column(
+        self, image: list[PrimExpr], channel: _Channel, place: list[PrimExpr], ys: list[PrimExpr],
+        begin: PrimExpr, count: PrimExpr, v: Var,
+    ) -> Stmt:  # fmt: skip
+        """One vector of pixels of each line of a block: so many lines, the first of which is `begin`."""
         start = simplify(v * (self.lanes * self.last.stride) - self.last.before)
         zero, end = Broadcast(const(0, "int64"), self.lanes), Broadcast(self.last.extent, self.lanes)
         accesses: dict[_Load, tuple[PrimExpr, PrimExpr]] = {}
@@ -219,39 +194,83 @@ class LineWriter:
             masks.append((mask, And(at >= zero, at < end)))
             accesses[load] = at, mask
 
-        def tile(acc: Buffer) -> Stmt:
-            cleared = [vector_store(acc, (r, 0), self.zero) for r in range(self.count)]
-            added = [self._line(line, image, channel, acc, first, accesses) for line in self.lines]
-            stored = [self._store(acc, r, channel, place, first, v) for r in range(self.count)]
-            return block([*cleared, *added, *stored])
+        def step(acc: Buffer, place_of_line: list[PrimExpr], is_stored: PrimExpr | None) -> Stmt:
+            added = [self._line(image, channel, acc, place_of_line, line, accesses) for line in self._met()]
+            stored = self._store(acc, channel, [*place, *place_of_line], v)
+            moved = [
+                vector_store(acc, (q, 0), vector_load(acc, (q + 1, 0), self.lanes))
+                for q in range(self.pending)
+            ]
+            cleared = vector_store(acc, (self.pending, 0), self.zero)
+            return block(
+                [*added, stored if is_stored is None else IfThenElse(is_stored, stored), *moved, cleared]
+            )
 
-        result = alloc("acc", (self.count, self.lanes), self.dtype, "local", tile)
+        def steps(acc: Buffer) -> Stmt:
+            if not self.outer:
+                return step(acc, [], None)
+            return loop("i", simplify(count + self.pending), lambda i: let(
+                "y", simplify(begin + i - self.pending), lambda y: step(
+                    acc, [*ys, y], And(y >= begin, y < self.outer[-1].size))))  # fmt: skip
+
+        def column(acc: Buffer) -> Stmt:
+            cleared = [vector_store(acc, (q, 0), self.zero) for q in range(self.pending + 1)]
+            return block([*cleared, steps(acc)])
+
+        result = alloc("acc", (self.pending + 1, self.lanes), self.dtype, "local", column)
         for name, value in reversed(masks):
             result = LetStmt(name, value, result)
         return result
 
+    def _met(self) -> list[_Line]:
+        """The lines of the data that are added in one step: those that no step before it has met."""
+        if not self.outer:
+            return [_Line((), 0, ((0, 0),))]
+        axis = self.outer[-1]
+        last = (axis.taps - 1) * axis.dilation
+        lines: list[_Line] = []
+        for outer in product(*(range(other.taps) for other in self.outer[:-1])):
+            for distance in range(last - axis.stride + 1, last + 1):
+                steps = ((distance - tap * axis.dilation, tap) for tap in range(axis.taps))
+                uses = tuple((s // axis.stride, tap) for s, tap in steps if s >= 0 and s % axis.stride == 0)
+                lines += [_Line(outer, distance, uses)] if uses else []
+        return lines
+
     def _line(
-        self, line: _Line, image: Buffer, channel: _Channel, acc: Buffer, first: list[PrimExpr],
+        self, image: list[PrimExpr], channel: _Channel, acc: Buffer, place: list[PrimExpr], line: _Line,
         accesses: dict[_Load, tuple[PrimExpr, PrimExpr]],
     ) -> Stmt:  # fmt: skip
-        """Add what one line of the data gives, if it is inside of the data."""
-        ys: list[Var] = []
-        values: list[PrimExpr] = []
-        for d, (axis, at) in enumerate(zip(self.outer, first, strict=True)):
-            offset = line.offset if d == len(first) - 1 else line.outer[d] * axis.dilation
-            values.append(simplify(at * axis.stride + offset - axis.before))
-            ys.append(Var("y", "int64"))
-        names = {load: Var("x", f"{self.dtype}x{self.lanes}") for load in self.loads}
-        stmts: list[Stmt] = []
-        for (r, tap), j in product(line.uses, range(self.last.taps)):
-            weight = channel.weights[(*line.outer, tap, j) if self.outer else (j,)]
-            total = Add(vector_load(acc, (r, 0), self.lanes), Mul(weight, self._element(j, names)))
-            stmts.append(vector_store(acc, (r, 0), total))
-        result = block(stmts)
-        for load, (at, mask) in reversed(accesses.items()):
-            result = LetStmt(names[load], BufferLoad(image, (*ys, at), mask), result)
-        for y, axis, value in zip(ys, self.outer, values, strict=True):
-            result = LetStmt(y, value, IfThenElse(And(y >= 0, y < axis.extent), result))
+        """Add what one line of the data gives; it is 0 outside of the data."""
+        lanes, ys = self.lanes, [Var("row", "int64") for _ in place]
+
+        def loaded(xs: Buffer) -> Stmt:
+            inside = [vector_store(xs, (i, 0), BufferLoad(self.windows.data, (*image, *ys, at), mask))
+                      for i, (at, mask) in enumerate(accesses.values())]  # fmt: skip
+            if not ys:
+                return block([*inside, added(xs)])
+            outside = [vector_store(xs, (i, 0), self.zero) for i in range(len(accesses))]
+            parts = [
+                part for y, axis in zip(ys, self.outer, strict=True) for part in (y >= 0, y < axis.extent)
+            ]
+            return block([IfThenElse(reduce(And, parts), block(inside), block(outside)), added(xs)])
+
+        def added(xs: Buffer) -> Stmt:
+            vectors = {load: vector_load(xs, (i, 0), lanes) for i, load in enumerate(accesses)}
+            stmts: list[Stmt] = []
+            for q, tap in line.uses:
+                taps = [(*line.outer, tap, j) if place else (j,) for j in range(self.last.taps)]
+                products = [Mul(channel.weights[at], self._element(at[-1], vectors)) for at in taps]
+                total = Add(vector_load(acc, (q, 0), lanes), reduce(Add, products))
+                stmts.append(vector_store(acc, (q, 0), total))
+            return block(stmts)
+
+        result = alloc("xs", (len(accesses), lanes), self.dtype, "local", loaded)
+        distances = [
+            *(tap * axis.dilation for tap, axis in zip(line.outer, self.outer, strict=False)),
+            line.distance,
+        ]
+        for y, at, axis, distance in zip(ys, place, self.outer, distances, strict=False):
+            result = LetStmt(y, simplify(at * axis.stride + distance - axis.before), result)
         return result
 
     def _element(self, tap: int, vectors: Mapping[_Load, PrimExpr]) -> PrimExpr:
@@ -270,26 +289,15 @@ class LineWriter:
             return [_Load(distance, stride)]
         return [_Load(distance // stride * stride + part * self.lanes, 1) for part in range(stride)]
 
-    def _store(
-        self, acc: Buffer, r: int, channel: _Channel, place: list[PrimExpr], first: list[PrimExpr], v: Var
-    ) -> Stmt:
-        """Store the pixels of a line of the block, if the result has that line."""
+    def _store(self, acc: Buffer, channel: _Channel, place: list[PrimExpr], v: Var) -> Stmt:
+        """Store the sums that are complete, those of pixels."""
 
-        def stored(line: list[PrimExpr]) -> Stmt:
-            def one(lane: Var) -> Stmt:
-                x = simplify(v * self.lanes) + lane
-                return let("total", BufferLoad(acc, (int64(r), lane)), lambda total: IfThenElse(
-                    x < self.last.size, channel.results.put([*place, *line, x], total)))  # fmt: skip
+        def one(lane: Var) -> Stmt:
+            x = simplify(v * self.lanes) + lane
+            return let("total", BufferLoad(acc, (int64(0), lane)), lambda total: IfThenElse(
+                x < self.last.size, channel.results.put([*place, x], total)))  # fmt: skip
 
-            return loop("lane", self.lanes, one, ForKind.VECTORIZED)
-
-        if not first:
-            return stored([])
-        *ys, begin = first
-        size = self.outer[-1].size
-        if isinstance(size, IntImm) and size.value % self.count == 0:
-            return stored([*ys, simplify(begin + r)])
-        return let("y", simplify(begin + r), lambda y: IfThenElse(y < size, stored([*ys, y])))
+        return loop("lane", self.lanes, one, ForKind.VECTORIZED)
 
     @property
     def zero(self) -> PrimExpr:
