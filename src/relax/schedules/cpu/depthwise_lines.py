@@ -26,6 +26,7 @@ from itertools import product
 from typing import Final
 
 from ...prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim.instructions import fma
 from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -259,8 +260,9 @@ class LineWriter:
             stmts: list[Stmt] = []
             for q, tap in line.uses:
                 taps = [(*line.outer, tap, j) if place else (j,) for j in range(self.last.taps)]
-                products = [Mul(channel.weights[at], self._element(at[-1], vectors)) for at in taps]
-                total = Add(vector_load(acc, (q, 0), lanes), reduce(Add, products))
+                first, *others = ((channel.weights[at], self._element(at[-1], vectors)) for at in taps)
+                sums = reduce(lambda sums, factors: fma(*factors, sums), others, Mul(*first))
+                total = Add(vector_load(acc, (q, 0), lanes), sums)
                 stmts.append(vector_store(acc, (q, 0), total))
             return block(stmts)
 
