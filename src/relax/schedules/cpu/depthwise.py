@@ -26,10 +26,10 @@ from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import ScheduleRule
-from .depthwise_lines import LineWriter, has_masks
+from .depthwise_lines import LineWriter
 from .planes import Planes, Sizes, digits
 from .results import Results
-from .tiling import Tile, tile_for
+from .tiling import Tile, has_masks, tile_for
 from .windows import Kernel, rewritten_kernels
 
 MOST_TAPS: Final = 49

@@ -29,7 +29,6 @@ from ...prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simpl
 from ...prim.instructions import fma
 from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
-from ...target import Target
 from ...tir import (
     Broadcast,
     Buffer,
@@ -54,15 +53,6 @@ MOST_WEIGHTS: Final = 12
 """The taps whose weights stay in registers."""
 LONGEST_SHUFFLE: Final = 4
 """The stride up to which elements are shuffled out of vectors of neighbours."""
-
-
-MASKED_BITS: Final = 512
-"""The width of vectors whose instructions all take masks."""
-
-
-def has_masks(target: Target) -> bool:
-    """True for machines where loading some lanes of a vector costs what loading all of them does."""
-    return target.vector_bits >= MASKED_BITS
 
 
 @dataclass(frozen=True)
@@ -306,4 +296,4 @@ class LineWriter:
         return spread(const(0, self.dtype), self.lanes)
 
 
-__all__ = ["LineWriter", "has_masks"]
+__all__ = ["LineWriter"]

@@ -22,6 +22,7 @@ from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
 from ..build import int64
+from ..common_parts import CommonParts
 from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_rows, with_root
 
 SMALL: Final = 8192
@@ -274,15 +275,35 @@ class Results:
 
     def made(self, p: PrimExpr, c: PrimExpr, total: PrimExpr) -> Stmt:
         """The store of the result made of a sum."""
+        return BufferStore(self.out, self._value(self.operands.store.value, p, c, total), self.place(p, c))
+
+    def of_row(self, p: PrimExpr, body: Callable[[Callable[[PrimExpr, PrimExpr], Stmt]], Stmt]) -> Stmt:
+        """`body` of a function of a column and its sum, the store of a result of a row.
+
+        What the row alone decides is computed once, around the body: biases and scales.
+        """
         operands = self.operands
-        value = _Viewed(
-            {load: (view, self._indices(load, p, c)) for load, view in self._views.items()}
-        ).visit(operands.store.value)
+        common = CommonParts((operands.column, operands.total))
+        value = common.visit(operands.store.value)
+        nothing = int64(0)
+
+        def made(c: PrimExpr, total: PrimExpr) -> Stmt:
+            return BufferStore(self.out, self._value(value, p, c, total), self.place(p, c))
+
+        result = body(made)
+        for name, part in reversed(common.values):
+            result = LetStmt(name, self._value(part, p, nothing, operands.total), result)
+        return result
+
+    def _value(self, value: PrimExpr, p: PrimExpr, c: PrimExpr, total: PrimExpr) -> PrimExpr:
+        """A part of a result's value, in a row and a column of the tile."""
+        operands = self.operands
+        viewed = _Viewed({load: (view, self._indices(load, p, c)) for load, view in self._views.items()})
         at: dict[Var, PrimExpr] = dict(self.at)
         at[operands.row] = at[operands.row] + p
         at[operands.column] = at[operands.column] + c
         typed = {var: index.astype(str(var.dtype)) for var, index in at.items()}
-        return BufferStore(self.out, substitute(value, {**typed, operands.total: total}), self.place(p, c))
+        return substitute(viewed.visit(value), {**typed, operands.total: total})
 
 
 class _Viewed(StmtExprMutator):

@@ -63,12 +63,15 @@ from ..build import (
 )
 from ..contraction import size_of
 from .operands import Results, Values
-from .tiling import Tile, tile_for
+from .tiling import Tile, has_masks, tile_for
 from .windows import Axis
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
 """A vector of an image and an input channel, from a pixel on."""
+
+Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
+"""The store of the result made of the sum in a column of a row."""
 
 CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
@@ -198,6 +201,7 @@ class _Writer:
 
     def __init__(self, pixels: Pixels, target: Target) -> None:
         self.pixels = pixels
+        self.target = target
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
         dtype = pixels.total.dtype
         self.tile = tile_for(target, dtype.bits)
@@ -459,12 +463,33 @@ class AlongPixels(_Writer):
                 bound = None if self.bound is None else width
                 return result.declared(self.each(lambda p, c: vector_store(result.out, result.place(
                     p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound))))  # fmt: skip
+            if self.bound is None or has_masks(self.target):
+                return self._made(values, row, start, width, acc)
             return scratch("sums", (self.height, self.width), self.dtype, lambda sums: block([
                 self.each(lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), self.lanes))),
                 self.results(values, row, start, int64(self.height), width, int64(self.vectors), lambda r, c: (
                     BufferLoad(sums, (r, c))))]))  # fmt: skip
 
         return self.sums(int64(pixels.inputs), left, right, lambda p, c: self.zero, stored)
+
+    def _made(self, values: Values, row: PrimExpr, start: PrimExpr, width: PrimExpr, acc: Buffer) -> Stmt:
+        """Store what is made of the sums of a tile, which stay in registers; written out."""
+        at = {**values, self.pixels.row: row, self.pixels.column: start}
+        result = Results(self.pixels, at, int64(self.height), width)
+
+        def vector(p: Var, first: PrimExpr, maker: Maker) -> Stmt:
+            def lane(x: Var) -> Stmt:
+                c = first + x
+                return let("total", BufferLoad(acc, (p, c)), lambda total: _under(
+                    None if self.bound is None else c < width, maker(c, total)))  # fmt: skip
+
+            return loop("x", self.lanes, lane, ForKind.VECTORIZED)
+
+        def of_row(p: Var) -> Stmt:
+            return result.of_row(p, lambda maker: loop("v", self.vectors, lambda v: vector(
+                p, v * self.lanes, maker), ForKind.UNROLLED))  # fmt: skip
+
+        return result.declared(loop("p", self.height, of_row, ForKind.UNROLLED))
 
 
 class AlongChannels(_Writer):
@@ -549,6 +574,10 @@ class AlongChannels(_Writer):
                 sums, (first + p, c), vector_load(acc, (p, c), lanes))),
             asked,
         )  # fmt: skip
+
+
+def _under(condition: PrimExpr | None, stmt: Stmt) -> Stmt:
+    return stmt if condition is None else IfThenElse(condition, stmt)
 
 
 def _image(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir import Node
-from ...prim import And, Call, Or, PrimExpr, Select, Var, const
-from ...prim.intrin import floordiv, is_pure
+from ...prim import And, PrimExpr, Var, const
+from ...prim.intrin import floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...prim.traits import has_effects
 from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, Stmt
 from ...tir.functor import StmtExprMutator, substitute
-from ...tir.nests import loads_in
-from ...tir.usage import free_vars
 from ..build import let, loop
+from ..common_parts import CommonParts
 from .windows import Kernel
 
 
@@ -53,7 +50,7 @@ class Results:
             return self, names
         variables = [index for index in self.store.indices if isinstance(index, Var)]
         at = {index: p for index, p in zip(self.store.indices, place, strict=False) if isinstance(index, Var)}
-        common = _Common([var for var in variables if var not in at], self._sum)
+        common = CommonParts([var for var in variables if var not in at], self._sum)
         results = Results(self._kernel)
         results.store = self.store.replace(value=common.visit(self.store.value))
         names += [(var, substitute(value, at)) for var, value in common.values]
@@ -92,35 +89,6 @@ def vectors_of_line(begin: Var, size: PrimExpr, lanes: int, count: int, body: Ca
     high = minimum(floordiv(maximum(size - begin, nothing) + (lanes - 1), lanes), const(count, "int64"))
     return let("low", low, lambda low: loop("v", high - low, lambda v: let(
         "c", minimum(low + v, const(count - 1, "int64")) * lanes, body)))  # fmt: skip
-
-
-class _Common(StmtExprMutator):
-    """Names for the largest parts of a value that read memory, neither by some variables nor from one buffer.
-
-    Operands that are evaluated under a condition stay as they are: elsewhere they may fail.
-    """
-
-    def __init__(self, varying: Sequence[Var], buffer: Buffer) -> None:
-        super().__init__()
-        self.varying, self.buffer = {id(var) for var in varying}, buffer
-        self.values: list[tuple[Var, PrimExpr]] = []
-
-    def visit_default(self, node: Node) -> Node:
-        if not isinstance(node, PrimExpr):
-            return self.visit_children(node)
-        if self._is_common(node):
-            name = Var("common", node.dtype)
-            self.values.append((name, node))
-            return name
-        is_choice = isinstance(node, (And, Or, Select)) or (isinstance(node, Call) and not is_pure(node))
-        is_choice |= isinstance(node, Call) and node.intrinsic == "if_then_else"
-        return node if is_choice else self.visit_children(node)
-
-    def _is_common(self, node: PrimExpr) -> bool:
-        loads = loads_in(node)
-        if not loads or has_effects(node) or any(load.buffer is self.buffer for load in loads):
-            return False
-        return not any(id(var) in self.varying for var in free_vars(node))
 
 
 class _Replaced(StmtExprMutator):

@@ -26,6 +26,8 @@ from ..build import named
 
 FEW_ROWS: Final = 48
 """With fewer rows than this, blocks are as equal as they can be."""
+MASKED_BITS: Final = 512
+"""The width of vectors whose instructions all take masks."""
 TASKS_PER_CORE: Final = 4
 """With so many tasks, all cores are busy for nearly as long."""
 
@@ -48,6 +50,11 @@ def tile_for(target: Target, bits: int) -> Tile:
     machine = target.machine
     lanes = max(machine.vector_bits // bits, 1)
     return Tile(6, 4, lanes) if machine.vector_registers >= 32 else Tile(6, 2, lanes)
+
+
+def has_masks(target: Target) -> bool:
+    """True for machines where loading some lanes of a vector costs what loading all of them does."""
+    return target.vector_bits >= MASKED_BITS
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,7 @@ __all__ = [
     "blocks",
     "even_pieces",
     "groups",
+    "has_masks",
     "panels",
     "tile_for",
     "with_panels",

@@ -1,0 +1,52 @@
+"""Parts of a value that are equal for many elements: names for them, so that a rule computes them once.
+
+value       (total - mean[c]) * (1 / sqrt(var[c] + 1e-5)) + x[c, p]
+becomes     (total - common) * common_1 + x[c, p]           for elements that differ in `p` and `total`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir import Node
+from ..prim import And, Call, Or, PrimExpr, Select, Var
+from ..prim.intrin import is_pure
+from ..prim.traits import has_effects
+from ..tir import Buffer
+from ..tir.functor import StmtExprMutator
+from ..tir.nests import loads_in
+from ..tir.usage import free_vars
+
+
+class CommonParts(StmtExprMutator):
+    """Puts names in the place of the largest parts that read memory, and neither vary nor read one buffer.
+
+    Operands that are evaluated under a condition stay as they are: elsewhere they may fail.
+    """
+
+    def __init__(self, varying: Sequence[Var], buffer: Buffer | None = None) -> None:
+        super().__init__()
+        self._varying, self._buffer = {id(var) for var in varying}, buffer
+        self.values: list[tuple[Var, PrimExpr]] = []
+        """The names, and the parts for which they stand."""
+
+    def visit_default(self, node: Node) -> Node:
+        if not isinstance(node, PrimExpr):
+            return self.visit_children(node)
+        if self._is_common(node):
+            name = Var("common", node.dtype)
+            self.values.append((name, node))
+            return name
+        is_choice = isinstance(node, (And, Or, Select))
+        if isinstance(node, Call):
+            is_choice = node.intrinsic == "if_then_else" or not is_pure(node)
+        return node if is_choice else self.visit_children(node)
+
+    def _is_common(self, node: PrimExpr) -> bool:
+        loads = loads_in(node)
+        if not loads or has_effects(node) or any(load.buffer is self._buffer for load in loads):
+            return False
+        return not any(id(var) in self._varying for var in free_vars(node))
+
+
+__all__ = ["CommonParts"]
