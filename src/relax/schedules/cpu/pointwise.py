@@ -19,17 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ...prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, post_order, simplify
+from ...prim.traits import fails_itself
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import same_size
 from ...tir.usage import free_vars
-from ..contraction import IndexMerger
+from ..common_parts import CommonParts
+from ..contraction import IndexMerger, size_of
 from ..rule import PackedFunction, ScheduleRule
 from .packed_panels import users_of
-from .pointwise_tiles import AlongPixels, Pixels, WeightBlocks, writer_for
+from .pointwise_tiles import AlongPixels, Pixels, Table, WeightBlocks, writer_for
 from .windows import Kernel, rewritten_kernels
 
 
@@ -99,14 +101,46 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     left = {id(var) for var in free_vars(merged)}
     if any(id(axis.var) in left for axis in axes):
         return None
+    merged, tables = _with_tables(
+        merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch))
+    )
     data = windows.data
     leading = data.shape[: data.ndim - len(axes)]
     source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
     steps = windows.axes if is_strided else ()
     return Pixels(
         windows.batch, windows.channel.var, pixel.var, count, channels.value, inputs.value, merged, total, source,
-        windows.weight.buffer, steps, tuple(merger.views.values()), tuple(names),
+        windows.weight.buffer, steps, tuple(merger.views.values()), tuple(names), tables,
     )  # fmt: skip
+
+
+def _with_tables(
+    store: BufferStore, channel: IterVar, varying: Sequence[Var]
+) -> tuple[BufferStore, tuple[Table, ...]]:
+    """The store with loads from tables for what is computed of an output channel alone, and the tables."""
+    parts = CommonParts(varying)
+    value = parts.visit(store.value)
+    values: dict[Var, PrimExpr] = {}
+    tables: list[Table] = []
+    for name, part in parts.values:
+        values[name] = part
+        if not isinstance(part, BufferLoad) and part.dtype in ("float32", "float64") and _is_total(part):
+            buffer = decl_buffer([size_of(channel)], str(part.dtype), "table")
+            tables.append(Table(buffer, channel.var, part))
+            values[name] = BufferLoad(buffer, (channel.var,))
+    return (store.replace(value=substitute(value, values)), tuple(tables)) if tables else (store, ())
+
+
+def _is_total(value: PrimExpr) -> bool:
+    """True if nothing in a value can fail, loads from buffers of known sizes aside."""
+    parts: list[bool] = []
+
+    def visit(part: PrimExpr) -> None:
+        known = isinstance(part, BufferLoad) and all(isinstance(size, IntImm) for size in part.buffer.shape)
+        parts.append(known or not fails_itself(part))
+
+    post_order(value, visit)
+    return all(parts)
 
 
 def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, PrimExpr]]) -> PrimExpr:

@@ -36,6 +36,7 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import (
+    AllocBuffer,
     Buffer,
     BufferLoad,
     BufferStore,
@@ -47,6 +48,7 @@ from ...tir import (
     LetStmt,
     Stmt,
 )
+from ...tir.functor import substitute
 from ..build import (
     alloc,
     block,
@@ -94,6 +96,26 @@ QUARTERS: Final = 4
 
 
 @dataclass(frozen=True)
+class Table:
+    """Values that each output channel decides, computed once: scales of a normalisation, such as 1 / √(v[c] + ε)."""
+
+    buffer: Buffer
+    channel: Var
+    value: PrimExpr
+
+    def filled(self, channels: int, lanes: int) -> Stmt:
+        """The loop that computes them, in vectors."""
+
+        def element(c: PrimExpr) -> Stmt:
+            value = substitute(self.value, {self.channel: c.astype(str(self.channel.dtype))})
+            stored = BufferStore(self.buffer, value, (c,))
+            return stored if channels % lanes == 0 else IfThenElse(c < channels, stored)
+
+        return loop("c", -(-channels // lanes), lambda c: loop(
+            "lane", lanes, lambda lane: element(c * lanes + lane), ForKind.VECTORIZED))  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Pixels:
     """A convolution of single elements as a product; `Results` reads its results from it."""
 
@@ -118,9 +140,12 @@ class Pixels:
     views: tuple[Buffer, ...]
     """Views of results, and of what they are made of besides sums."""
     names: tuple[tuple[Var, PrimExpr], ...]
+    tables: tuple[Table, ...] = ()
 
-    def declared(self, body: Stmt) -> Stmt:
-        """A statement with the views and sizes around it that it uses."""
+    def declared(self, body: Stmt, lanes: int) -> Stmt:
+        """A statement with the tables, views and sizes around it that it uses."""
+        for table in self.tables:
+            body = AllocBuffer(table.buffer, block([table.filled(self.channels, lanes), body]))
         for view in (*self.views, self.source):
             body = DeclBuffer(view, body)
         for name, value in reversed(self.names):
@@ -269,7 +294,7 @@ class _Writer:
                 "first", simplify(minimum(go * share, int64(blocks))), lambda first: named("count", simplify(minimum(
                     int64(blocks) - first, share)), lambda count: body(values, base, first, count)))))  # fmt: skip
 
-        return self.pixels.declared(named("chunks", chunks, grouped))
+        return self.pixels.declared(named("chunks", chunks, grouped), self.lanes)
 
     # ------------------------------------------------------------------ data
 
