@@ -91,6 +91,8 @@ TASKS: Final = 2
 """The tasks for each core, if there are so many."""
 LEAST_BLOCKS: Final = 4
 """The blocks of channels that share a copy of pixels at least, where there are so many."""
+FEW_BLOCKS: Final = 4
+"""The blocks of channels up to which multiplying does not take much longer than reading the pixels."""
 QUARTERS: Final = 4
 """The tiles that together ask for the weights behind those they read."""
 
@@ -448,7 +450,22 @@ class AlongPixels(_Writer):
                 return loop("i", count, lambda i: let("io", first + i, lambda io: let(
                     "row", minimum(io * self.height, last), lambda row: loop("jo", panels, lambda jo: self._tile(
                         values, packed, io, row, simplify(start + jo * self.width),
-                        lambda k, c: vector(jo, k, c))))))  # fmt: skip
+                        lambda k, c: vector(jo, k, c), ahead(i, jo))))))  # fmt: skip
+
+            def ahead(i: Var, jo: Var) -> Callable[[Var], Stmt] | None:
+                """Ask for pixels of the next chunk, a line of the cache in each step, in the order of memory."""
+                if pixels.steps or not 1 < blocks <= FEW_BLOCKS or pixels.inputs <= pixels.channels:
+                    return None
+                lines = chunk // self.lanes
+
+                def asked(k: Var) -> Stmt:
+                    step = (i * (chunk // self.width) + jo) * pixels.inputs + k
+                    channel = minimum(floordiv(step, lines), int64(pixels.inputs - 1))
+                    column = start + chunk + floormod(step, lines) * self.lanes
+                    place = (*_image(pixels, values), channel, column)
+                    return Evaluate(prefetch(BufferLoad(pixels.source, place), locality=2))
+
+                return asked
 
             if blocks == 1:
                 return tiles(lambda jo, k, c: load(values, k, jo * self.width + c))
@@ -465,7 +482,7 @@ class AlongPixels(_Writer):
 
     def _tile(
         self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr,
-        right: Callable[[Var, PrimExpr], PrimExpr],
+        right: Callable[[Var, PrimExpr], PrimExpr], asked: Callable[[Var], Stmt] | None,
     ) -> Stmt:  # fmt: skip
         """A tile: sums over all input channels, and its results."""
         pixels, weights = self.pixels, self.pixels.weights
@@ -495,7 +512,7 @@ class AlongPixels(_Writer):
                 self.results(values, row, start, int64(self.height), width, int64(self.vectors), lambda r, c: (
                     BufferLoad(sums, (r, c))))]))  # fmt: skip
 
-        return self.sums(int64(pixels.inputs), left, right, lambda p, c: self.zero, stored)
+        return self.sums(int64(pixels.inputs), left, right, lambda p, c: self.zero, stored, asked)
 
     def _made(self, values: Values, row: PrimExpr, start: PrimExpr, width: PrimExpr, acc: Buffer) -> Stmt:
         """Store what is made of the sums of a tile, which stay in registers; written out."""
