@@ -180,3 +180,22 @@ def test_a_mask_that_compares_the_index_with_the_size_is_the_check():
         a, b = np.arange(n, dtype="float32"), np.full(n + 1, 7, "float32")
         module["main"](a, b[:n])
         np.testing.assert_array_equal(b, [*a, 7])
+
+
+def test_a_mask_with_a_name_is_the_check_of_what_it_masks():
+    @T.prim_func
+    def main(a: T.handle, b: T.handle, start: T.int64):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (16,), "float32")
+        mask: T.boolx16 = (T.Ramp(start, 1, 16) >= T.Broadcast(T.int64(0), 16)) & (
+            T.Ramp(start, 1, 16) < T.Broadcast(n, 16)
+        )
+        B[0:16] = A.vload([T.Ramp(start, 1, 16)], predicate=mask)
+
+    module = codegen.build_module(main)
+    assert "out of bounds" not in module.get_source("ll")
+    for start, expected in ((-3, [0, 0, 0, *range(5), *[0] * 8]), (4, [4, *[0] * 15]), (99, [0] * 16)):
+        b = np.full(16, 7, "float32")
+        module["main"](np.arange(5, dtype="float32"), b, start)
+        np.testing.assert_array_equal(b, expected)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from relax import te
+from relax import te, tir, topi
+from relax.codegen import resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Depthwise
 
@@ -30,6 +32,24 @@ CASES = {
         "dilation": 2,
         "groups": 8,
     },
+    "a stride above that of shuffles": {
+        "ci": 4,
+        "co": 4,
+        "size": (43, 299),
+        "kernel": (3, 2),
+        "stride": 5,
+        "pad": 1,
+        "groups": 4,
+    },
+    "taps too far apart for registers": {
+        "ci": 4,
+        "co": 4,
+        "size": (30, 20),
+        "kernel": (3, 3),
+        "pad": 10,
+        "dilation": 10,
+        "groups": 4,
+    },
     "one dimension": {"ci": 6, "co": 6, "size": (300,), "kernel": (5,), "pad": 2, "groups": 6},
     "three dimensions": {"ci": 6, "co": 6, "size": (3, 5, 20), "kernel": (3, 2, 3), "pad": 1, "groups": 6},
 }
@@ -44,8 +64,56 @@ def test_known_sizes(same, conv, case):
 def test_unknown_sizes(same, conv):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(4, 4, (h, w), (3, 3), n, 2, 1, groups=4)
-    sizes = [(1, (1, 1)), (2, (5, 15)), (0, (4, 4)), (1, (3, 17)), (1, (2, 33))]
+    sizes = [(1, (1, 1)), (2, (5, 15)), (0, (4, 4)), (1, (3, 17)), (1, (2, 33)), (1, (59, 0)), (1, (58, 3))]
     same(unknown.func(), Depthwise(), *(unknown.shapes(*size) for size in sizes))
+
+
+def test_a_machine_without_masks_reads_a_padded_copy(conv):
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    case = conv(2, 2, (h, w), (3, 3), stride=2, pad=1, groups=2)
+    arranged = schedule(case.func(), resolve("llvm -mcpu=haswell"), [Depthwise()])
+    assert "plane" in arranged.script()
+    x, k, expected = (
+        np.random.default_rng(0).integers(-3, 4, shape).astype("float32") for shape in case.shapes(1, (4, 19))
+    )
+    actual = np.full_like(expected, 77)
+    tir.interpret(case.func(), x, k, expected)
+    tir.interpret(arranged, x, k, actual)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_what_a_channel_decides_is_computed_once(target, conv):
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    scale, rest = te.placeholder((4,), name="S"), te.placeholder((1, 4, h, w), name="R")
+    x, k = te.placeholder((1, 4, h, w), name="X"), te.placeholder((4, 1, 3, 3), name="K")
+    y = topi.nn.conv(x, k, 1, 1, 1, 4)
+    out = te.compute(
+        y.shape, lambda n, c, i, j: y[n, c, i, j] * (1.0 / tir.sqrt(scale[c])) + rest[n, c, i, j], "out"
+    )
+    func = te.create_prim_func([x, k, scale, rest, out])
+    arranged = schedule(func, target, [Depthwise()])
+    text = arranged.script()
+    assert "common: T.float32 = T.float32(1.0) / T.sqrt(S[g])" in text and text.count("T.sqrt") == 1
+    generator = np.random.default_rng(0)
+    for size in ((0, 5), (3, 1), (4, 17)):
+        shapes = (1, 4, *size), (4, 1, 3, 3), (4,), (1, 4, *size)
+        data = [generator.integers(1, 4, shape).astype("float32") for shape in shapes]
+        expected, actual = np.zeros((2, 1, 4, *size), "float32")
+        tir.interpret(func, *data, expected)
+        tir.interpret(arranged, *data, actual)
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_zeros_beside_the_data_times_infinity_are_no_numbers(target, conv):
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    case = conv(2, 2, (h, w), (3, 3), pad=1, groups=2)
+    x, k, y = (np.ones(shape, "float32") for shape in case.shapes(1, (3, 5)))
+    k[0, 0, 0, 0] = np.inf
+    expected = y.copy()
+    tir.interpret(case.func(), x, k, expected)
+    tir.interpret(schedule(case.func(), target, [Depthwise()]), x, k, y)
+    assert np.isnan(expected).any()
+    np.testing.assert_array_equal(y, expected)
 
 
 def test_others_are_left_alone(target, conv):

@@ -218,6 +218,28 @@ def test_what_stands_behind_of_unknown_size(target):
     same_packed(target, func, bottleneck_by_numpy, *(bottleneck_shapes(*size) for size in SIZES[1][:4]))
 
 
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+def test_what_a_channel_decides_is_computed_once(target, form, along):
+    form(along)
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    x, k, scale = (
+        te.placeholder((n, 16, h, w), name="X"),
+        te.placeholder((20, 16, 1, 1), name="K"),
+        te.placeholder((20,), name="S"),
+    )
+    y = topi.nn.conv(x, k)
+    out = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] * (1.0 / tir.sqrt(scale[c] + 5.0)), "out")
+    func = te.create_prim_func([x, k, scale, out])
+    assert packed(func, target)[0].script().count("T.sqrt") == 1
+    shapes = (
+        [(n, 16, *size), (20, 16, 1, 1), (20,), (n, 20, *size)]
+        for n, size in ((1, (1, 1)), (0, (2, 2)), (2, (5, 7)))
+    )
+    same_packed(
+        target, func, lambda y, scale: y * (np.float32(1) / np.sqrt(scale[:, None, None] + 5)), *shapes
+    )
+
+
 # ------------------------------------------------------------------------------------- refusals
 
 

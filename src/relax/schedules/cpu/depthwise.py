@@ -6,7 +6,8 @@
             C[n, co, h, w] += W[co, i, j] * X[n, co, …]         C[n, co, h, v * 16 + :] = W[co, 0, 0] * P[…] + …
 
 The image of a channel fits into the first or second level of the cache, so that memory is read and written once. All
-taps are written out. A group may have several output channels (a channel multiplier).
+taps are written out. A group may have several output channels (a channel multiplier). On machines whose vectors have
+masks, `depthwise_lines` has other loops, without a padded image.
 
 Refused: one group, groups of several input channels, more taps than registers make worth writing out (49), and what
 `convolution` refuses.
@@ -60,7 +61,10 @@ class Depthwise(ScheduleRule):
             tile = tile_for(target, windows.out.buffer.dtype.bits)
             if tile.lanes == 1:
                 return None
-            return LineWriter(kernel, tile).kernel() if has_masks(target) else _Writer(kernel, tile).kernel()
+            by_lines = LineWriter(kernel, tile)
+            return (
+                by_lines.kernel() if has_masks(target) and by_lines.fits else _Writer(kernel, tile).kernel()
+            )
 
         return rewritten_kernels(func, rewrite)
 

@@ -49,6 +49,10 @@ from .windows import Kernel
 
 LINES: Final = 28
 """The lines of a block at most: memory is read nearly in order, and few lines are summed twice."""
+MOST_PENDING: Final = 8
+"""The sums of lines that are in registers together at most, besides those of the present line."""
+MOST_LOADS: Final = 16
+"""The vectors of a line that are loaded at most, each with a mask."""
 MOST_WEIGHTS: Final = 12
 """The taps whose weights stay in registers."""
 LONGEST_SHUFFLE: Final = 4
@@ -106,6 +110,11 @@ class LineWriter:
         """The vectors of a line of the data that are loaded for a vector of pixels."""
         self.vectors = self.sizes.named("vectors", ceildiv(self.last.size, self.lanes))
         """The vectors of a line of the result."""
+
+    @property
+    def fits(self) -> bool:
+        """True if there are registers for the sums and the masks."""
+        return self.pending <= MOST_PENDING and len(self.loads) <= MOST_LOADS
 
     # ------------------------------------------------------------------ loops
 
@@ -185,17 +194,12 @@ class LineWriter:
             masks.append((mask, And(at >= zero, at < end)))
             accesses[load] = at, mask
 
-        def step(acc: Buffer, place_of_line: list[PrimExpr], is_stored: PrimExpr | None) -> Stmt:
-            added = [self._line(image, channel, acc, place_of_line, line, accesses) for line in self._met()]
-            stored = self._store(acc, channel, [*place, *place_of_line], v)
-            moved = [
-                vector_store(acc, (q, 0), vector_load(acc, (q + 1, 0), self.lanes))
-                for q in range(self.pending)
-            ]
-            cleared = vector_store(acc, (self.pending, 0), self.zero)
-            return block(
-                [*added, stored if is_stored is None else IfThenElse(is_stored, stored), *moved, cleared]
-            )
+        def step(acc: Buffer, line: list[PrimExpr], is_stored: PrimExpr | None) -> Stmt:
+            added = [self._line(image, channel, acc, line, met, accesses) for met in self._met()]
+            stored = self._store(acc, channel, [*place, *line], v)
+            behind = [vector_load(acc, (q, 0), self.lanes) for q in range(1, self.pending + 1)]
+            moved = [vector_store(acc, (q, 0), value) for q, value in enumerate([*behind, self.zero])]
+            return block([*added, stored if is_stored is None else IfThenElse(is_stored, stored), *moved])
 
         def steps(acc: Buffer) -> Stmt:
             if not self.outer:
@@ -228,10 +232,10 @@ class LineWriter:
         return lines
 
     def _line(
-        self, image: list[PrimExpr], channel: _Channel, acc: Buffer, place: list[PrimExpr], line: _Line,
+        self, image: list[PrimExpr], channel: _Channel, acc: Buffer, place: list[PrimExpr], met: _Line,
         accesses: dict[_Load, tuple[PrimExpr, PrimExpr]],
     ) -> Stmt:  # fmt: skip
-        """Add what one line of the data gives; it is 0 outside of the data."""
+        """Add what one line of the data gives to the lines from `place` on; it is 0 outside of the data."""
         lanes, ys = self.lanes, [Var("row", "int64") for _ in place]
 
         def loaded(xs: Buffer) -> Stmt:
@@ -248,8 +252,8 @@ class LineWriter:
         def added(xs: Buffer) -> Stmt:
             vectors = {load: vector_load(xs, (i, 0), lanes) for i, load in enumerate(accesses)}
             stmts: list[Stmt] = []
-            for q, tap in line.uses:
-                taps = [(*line.outer, tap, j) if place else (j,) for j in range(self.last.taps)]
+            for q, tap in met.uses:
+                taps = [(*met.outer, tap, j) if place else (j,) for j in range(self.last.taps)]
                 first, *others = ((channel.weights[at], self._element(at[-1], vectors)) for at in taps)
                 sums = reduce(lambda sums, factors: fma(*factors, sums), others, Mul(*first))
                 total = Add(vector_load(acc, (q, 0), lanes), sums)
@@ -258,8 +262,8 @@ class LineWriter:
 
         result = alloc("xs", (len(accesses), lanes), self.dtype, "local", loaded)
         distances = [
-            *(tap * axis.dilation for tap, axis in zip(line.outer, self.outer, strict=False)),
-            line.distance,
+            *(tap * axis.dilation for tap, axis in zip(met.outer, self.outer, strict=False)),
+            met.distance,
         ]
         for y, at, axis, distance in zip(ys, place, self.outer, distances, strict=False):
             result = LetStmt(y, simplify(at * axis.stride + distance - axis.before), result)
