@@ -109,7 +109,8 @@ class NDArray:
     def numpy(self) -> Array:
         """A copy of the contents as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
         try:
-            return np.from_dlpack(self.tensor).copy()
+            view: Array = np.from_dlpack(self.tensor)
+            return view.copy()
         except (BufferError, RuntimeError):  # a dtype that NumPy lacks, or a device
             return without_padding(numpy_view(self.tensor).copy())
 
