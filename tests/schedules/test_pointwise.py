@@ -11,7 +11,7 @@ from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
 from relax.schedules.cpu import RULES, Pointwise, pointwise_tiles
-from relax.schedules.cpu.pointwise_tiles import WeightBlocks
+from relax.schedules.cpu.pixels import WeightBlocks
 from relax.script import relax as R
 
 CASES = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import Node
-from ..prim import And, Call, Or, PrimExpr, Select, Var
+from ..prim import And, Call, IntImm, Or, PrimExpr, Select, Var
 from ..prim.intrin import is_pure
 from ..prim.traits import has_effects
-from ..tir import Buffer
+from ..tir import Buffer, BufferLoad
 from ..tir.functor import StmtExprMutator
 from ..tir.nests import loads_in
 from ..tir.usage import free_vars
@@ -46,7 +46,15 @@ class CommonParts(StmtExprMutator):
         loads = loads_in(node)
         if not loads or has_effects(node) or any(load.buffer is self._buffer for load in loads):
             return False
+        if not all(map(_is_inside, loads)):
+            return False
         return not any(id(var) in self._varying for var in free_vars(node))
+
+
+def _is_inside(load: BufferLoad) -> bool:
+    """True for a load that does not read a certain place of a dimension that may be shorter."""
+    pairs = zip(load.indices, load.buffer.shape, strict=True)
+    return all(isinstance(index, Var) or isinstance(size, IntImm) for index, size in pairs)
 
 
 __all__ = ["CommonParts"]

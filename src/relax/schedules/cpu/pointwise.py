@@ -5,7 +5,8 @@
             C[n, co, h, w] += W[co, ci, 0, 0] * …       in register tiles
 
 Images of known and unknown size, in one to three dimensions, any batch; what is computed of each element behind the
-convolution (bias, addition, activation) becomes part of the store. With a stride, the pixels that are used are gathered
+convolution (bias, addition, activation) becomes part of the store; values that an output channel alone decides, such as
+the scale of a normalisation, are computed once. With a stride, the pixels that are used are gathered
 as they are copied. `pointwise_tiles` has the loops in their two forms: vectors along pixels, or along output channels,
 which serves images whose pixels do not fill vectors (7 × 7), and needs weights that are known when a program is built.
 Such weights are packed for the tiles; others are read where they are.
@@ -31,7 +32,8 @@ from ..common_parts import CommonParts
 from ..contraction import IndexMerger, size_of
 from ..rule import PackedFunction, ScheduleRule
 from .packed_panels import users_of
-from .pointwise_tiles import AlongPixels, Pixels, Table, WeightBlocks, writer_for
+from .pixels import Pixels, Table, WeightBlocks
+from .pointwise_tiles import AlongPixels, writer_for
 from .windows import Kernel, rewritten_kernels
 
 

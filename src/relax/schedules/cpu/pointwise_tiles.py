@@ -24,10 +24,7 @@ pixels behind the last one are loaded as zeros and not stored. Each number of pi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
-
-import numpy as np
+from typing import Final, TypeAlias
 
 from ...prim import LT, Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
@@ -36,19 +33,15 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import (
-    AllocBuffer,
     Buffer,
     BufferLoad,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     ForKind,
     IfThenElse,
-    IterVar,
     LetStmt,
     Stmt,
 )
-from ...tir.functor import substitute
 from ..build import (
     alloc,
     block,
@@ -65,10 +58,9 @@ from ..build import (
 )
 from ..contraction import size_of
 from .operands import Results, Values
+from .pixels import Pixels, WeightBlocks
 from .tiling import Tile, has_masks, tile_for
-from .windows import Axis
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
 """A vector of an image and an input channel, from a pixel on."""
 
@@ -95,91 +87,6 @@ FEW_BLOCKS: Final = 4
 """The blocks of channels up to which multiplying does not take much longer than reading the pixels."""
 QUARTERS: Final = 4
 """The tiles that together ask for the weights behind those they read."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Values that each output channel decides, computed once: scales of a normalisation, such as 1 / √(v[c] + ε)."""
-
-    buffer: Buffer
-    channel: Var
-    value: PrimExpr
-
-    def filled(self, channels: int, lanes: int) -> Stmt:
-        """The loop that computes them, in vectors."""
-
-        def element(c: PrimExpr) -> Stmt:
-            value = substitute(self.value, {self.channel: c.astype(str(self.channel.dtype))})
-            stored = BufferStore(self.buffer, value, (c,))
-            return stored if channels % lanes == 0 else IfThenElse(c < channels, stored)
-
-        return loop("c", -(-channels // lanes), lambda c: loop(
-            "lane", lanes, lambda lane: element(c * lanes + lane), ForKind.VECTORIZED))  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """A convolution of single elements as a product; `Results` reads its results from it."""
-
-    batch: tuple[IterVar, ...]
-    row: Var
-    """The output channel."""
-    column: Var
-    """The pixel."""
-    count: PrimExpr
-    """The pixels of the result."""
-    channels: int
-    inputs: int
-    store: BufferStore
-    """The store of a result; its last index is the pixel."""
-    total: Var
-    """The variable in the value of the store that stands for the sum."""
-    source: Buffer
-    """The data, with one dimension for its pixels."""
-    weights: Buffer
-    steps: tuple[Axis, ...]
-    """The axes of pixels, if the result has not all pixels of the data."""
-    views: tuple[Buffer, ...]
-    """Views of results, and of what they are made of besides sums."""
-    names: tuple[tuple[Var, PrimExpr], ...]
-    tables: tuple[Table, ...] = ()
-
-    def declared(self, body: Stmt, lanes: int) -> Stmt:
-        """A statement with the tables, views and sizes around it that it uses."""
-        for table in self.tables:
-            body = AllocBuffer(table.buffer, block([table.filled(self.channels, lanes), body]))
-        for view in (*self.views, self.source):
-            body = DeclBuffer(view, body)
-        for name, value in reversed(self.names):
-            body = LetStmt(name, value, body)
-        return body
-
-
-@dataclass(frozen=True)
-class WeightBlocks:
-    """Weights as tiles read them: P[block, ci, p] = W[first + p, ci], where `first` is the block's first channel."""
-
-    channels: int
-    inputs: int
-    width: int
-    """The channels of a block."""
-    is_filled: bool
-    """True if the last block ends with zeros; False if it begins before the end of the one before it."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return -(-self.channels // self.width), self.inputs, self.width
-
-    def __call__(self, array: Array) -> Array:
-        blocks, inputs, width = self.shape
-        matrix = np.reshape(array, (self.channels, inputs))
-        if self.is_filled:
-            rows = np.zeros((blocks * width, inputs), array.dtype)
-            rows[: self.channels] = matrix
-        else:
-            last = self.channels - width
-            rows = np.concatenate([matrix[min(i * width, last) :][:width] for i in range(blocks)])
-        return np.transpose(np.reshape(rows, (blocks, width, inputs)), (0, 2, 1))
 
 
 # ------------------------------------------------------------------------------------- choice
@@ -619,6 +526,7 @@ class AlongChannels(_Writer):
 
 
 def _under(condition: PrimExpr | None, stmt: Stmt) -> Stmt:
+    """A statement that runs if a condition holds, if there is one."""
     return stmt if condition is None else IfThenElse(condition, stmt)
 
 
@@ -643,4 +551,4 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(total)
 
 
-__all__ = ["AlongChannels", "AlongPixels", "Pixels", "WeightBlocks", "best", "cost", "shapes", "writer_for"]
+__all__ = ["AlongChannels", "AlongPixels", "best", "cost", "shapes", "writer_for"]
