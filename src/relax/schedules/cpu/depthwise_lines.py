@@ -86,7 +86,7 @@ class _Load:
 
 @dataclass(frozen=True)
 class _Channel:
-    """What tiles of an output channel have in common."""
+    """Values that all tiles of an output channel share."""
 
     weights: Mapping[tuple[int, ...], PrimExpr]
     """By the tap: vectors of equal elements."""
