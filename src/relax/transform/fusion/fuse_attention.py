@@ -55,7 +55,8 @@ from .outline_groups import PRIMITIVE, GroupOutliner
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
 def FuseAttention(mod: IRModule) -> IRModule:
     """Group the kernels of attention; see the module's docstring."""
-    if PassContext.current().opt_level == 0:
+    kernels = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
+    if PassContext.current().opt_level == 0 or not any(map(_has_maximum, kernels)):
         return mod
     return GroupOutliner(
         mod, lambda block, calls: _Block(block, calls).groups(), lambda group: "fused_attention"
