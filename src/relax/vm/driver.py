@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..analysis import assert_well_formed
 from ..codegen import (
@@ -27,7 +27,7 @@ from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
-from ..schedules import ApplyDefaultSchedule, PackConstants, cpu
+from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target
 from ..tir import PrimFunc, written_params
 from ..tir.transform import LowerTIR
@@ -203,10 +203,12 @@ def _program(
 ) -> ExecBuilder:
     """The functions of a module whose kernels are not lowered yet; those that are compiled are added to `kernels`."""
     builder = ExecBuilder()
+    origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
     for global_var, func in mod.functions.items():
         name = global_var.name_hint
-        if isinstance(func, PrimFunc) and name in infos:
-            builder.describe_kernel(name, replace(infos[name], written=tuple(sorted(written_params(func)))))
+        info = infos.get(origins.get(name, name))
+        if isinstance(func, PrimFunc) and info is not None:
+            builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(func)))))
     constants = generate(builder, mod)
     if compiled:
         kernels |= compile_functions(builder, mod, constants).prim_funcs
