@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
 from ..ir.transform import PassContext
@@ -149,7 +149,9 @@ def _words(value: Any) -> str:
     """A description of a machine, the same in every process."""
     if hasattr(value, "__dataclass_fields__"):
         return "".join(f"{f.name}({_words(getattr(value, f.name))})" for f in fields(value))
-    return ",".join(sorted(map(str, value))) if isinstance(value, frozenset) else str(value)
+    if isinstance(value, frozenset):
+        return ",".join(sorted(cast("frozenset[str]", value)))
+    return str(value)
 
 
 @lru_cache(maxsize=1)

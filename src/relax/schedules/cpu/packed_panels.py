@@ -44,8 +44,8 @@ class PanelPacking:
         packed = np.zeros((*batch, depth * sum(self.widths)), array.dtype)
         first = 0
         for width in self.widths:
-            panel = packed[..., depth * first : depth * (first + width)].view()
-            panel.shape = (*batch, depth, width)  # of the same memory, or an error
+            panel = packed[..., depth * first : depth * (first + width)]
+            panel = np.reshape(panel, (*batch, depth, width))  # a view, as always where one axis becomes two
             inside = columns[..., first : first + width]
             panel[..., : inside.shape[-1]] = inside
             first += width
