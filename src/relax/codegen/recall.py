@@ -49,7 +49,7 @@ class Recalled(NamedTuple):
 
 @dataclass(frozen=True)
 class Recall:
-    """What is remembered of a module's kernels."""
+    """The kernels of a module that were compiled before, and the keys of those that were not."""
 
     recalled: Mapping[str, Recalled]
     """By name, the kernels that need not be lowered."""
@@ -81,7 +81,7 @@ NOTHING: Final = Recall({}, {})
 
 
 def recall(mod: IRModule, target: Target) -> Recall:
-    """What is remembered of a module's PrimFuncs, which are scheduled for the resolved target."""
+    """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
     context = PassContext.current()
     usual = not (context.instruments or context.disabled_pass or context.required_pass)
     environment = _environment(target) if usual and cache.enabled() else None
