@@ -160,7 +160,7 @@ class _Block:
         return kernel is not None and self._of(kernel).is_transpose
 
     def _of(self, kernel: KernelCall) -> _Traits:
-        """What a kernel computes."""
+        """The part that a kernel can have."""
         traits = self._traits.get(kernel.func)
         if traits is None:
             traits = self._traits[kernel.func] = _traits_of(kernel.func)
