@@ -18,12 +18,13 @@ from relax.ir import (
     assert_structural_equal,
     binder,
     child,
+    exact_digest,
     first_difference,
     node,
     structural_equal,
     structural_hash,
 )
-from relax.prim import Add, FloatImm, IntImm, Let, Var
+from relax.prim import Add, FloatImm, IntImm, Let, SizeVar, Var
 
 
 @node
@@ -129,6 +130,16 @@ def test_classes_and_lengths_count():
     assert not same((x,), (x, x))
     assert not same((x, x), (x,))
     assert same((x, [x]), [x, (x,)])  # a list is a tuple that was not converted
+
+
+def test_an_exact_digest_counts_all_but_spans():
+    span = Span(Source("f.py", ""), 1, 1, 1, 1)
+    a, b, size = Var("a"), Var("b"), SizeVar("a")
+    digests = [exact_digest(Lambda([v], Add(v, IntImm("int32", 1)))) for v in (a, b, size)]
+    assert len({*digests}) == 3
+    placed = Lambda([Var("a")], IntImm("int32", 1, span=span), span=span)
+    assert exact_digest(placed) == exact_digest(Lambda([Var("a")], IntImm("int32", 1)))
+    assert exact_digest(Add(a, b)) == exact_digest(Add(Var("a"), Var("b"))) != exact_digest(Add(a, a))
 
 
 @pytest.mark.parametrize(

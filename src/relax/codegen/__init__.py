@@ -27,6 +27,7 @@ from .build import (
 from .evaluate import CompiledKernels, executes
 from .explanation import Explanation, LoopReport, explain
 from .host import resolve
+from .recall import Recall, recall
 from .wrapper import symbol_name
 
 __all__ = [
@@ -36,12 +37,14 @@ __all__ = [
     "CompiledModule",
     "Explanation",
     "LoopReport",
+    "Recall",
     "build_module",
     "cache",
     "compile_count",
     "compile_module",
     "executes",
     "explain",
+    "recall",
     "resolve",
     "statistics",
     "symbol_name",

@@ -23,6 +23,7 @@ from . import worker
 from .host import resolve
 from .module import KernelText, kernel_texts, written_kernels
 from .object import cells_object, compiled_objects, library_object, machine_of, pool_object, support_object
+from .recall import NOTHING, Recall
 from .wrapper import symbol_name
 
 
@@ -53,26 +54,42 @@ def compile_count() -> int:
 
 
 def compile_module(
-    funcs: Mapping[str, PrimFunc], target: Target | str | None = None, jobs: int | None = None
+    funcs: Mapping[str, PrimFunc],
+    target: Target | str | None = None,
+    jobs: int | None = None,
+    remembered: Recall = NOTHING,
 ) -> bytes:
     """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
     Functions that do not call each other are compiled and cached one by one; `jobs` processes compile at once
-    (default: RELAX_JOBS, or one per processor). Raises DiagnosticError with everything in the functions that there
-    is no code for.
+    (default: RELAX_JOBS, or one per processor). Of those in `remembered`, whatever they hold, the objects of then are
+    taken. Raises DiagnosticError with everything in the functions that there is no code for.
     """
     chosen = resolve(target)
-    return _compile(written_kernels(funcs, chosen), chosen, jobs)
+    new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
+    return _compile(written_kernels(new, chosen), chosen, jobs, list(funcs), remembered)
 
 
-def _compile(texts: Iterable[KernelText], target: Target, jobs: int | None = None) -> bytes:
+def _compile(
+    texts: Iterable[KernelText],
+    target: Target,
+    jobs: int | None = None,
+    order: Sequence[str] = (),
+    remembered: Recall = NOTHING,
+) -> bytes:
     start = time.perf_counter()
-    kernels, objects, compiled = compiled_objects(texts, target, jobs)
+    made, compiled = compiled_objects(texts, target, jobs)
+    remembered.remember(made)
+    pairs = [(unit.kernel, unit.data) for unit in made]
+    if remembered.recalled:
+        places = {name: place for place, name in enumerate(order)}
+        pairs = sorted([*pairs, *remembered.recalled.values()], key=lambda pair: places[pair[0].names[0]])
+    kernels = [kernel for kernel, _ in pairs]
     support = support_object(machine_of(target))
-    units = [(data, kernel.names, kernel.messages) for kernel, data in zip(kernels, objects, strict=True)]
-    if any(LAUNCH in kernel.text for kernel in kernels):
+    units = [(data, kernel.names, kernel.messages) for kernel, data in pairs]
+    if any(LAUNCH in kernel.support for kernel in kernels):
         units.append((pool_object(machine_of(target)), (), ()))
-    if any(CELLS in kernel.text for kernel in kernels):
+    if any(CELLS in kernel.support for kernel in kernels):
         units.append((cells_object(target.triple), (), ()))
         units.append((library_object(target.triple), (), ()))
     data = write_archive([(support, (), ()), *units])

@@ -162,6 +162,21 @@ def load(key: Key, what: str = "module") -> bytes | None:
     return load_all({key: what}).get(key)
 
 
+def load_noted(key: Key, what: str) -> bytes | None:
+    """The object that a note names; None, without a word, if it is not there any more."""
+    data = noted(key)
+    if data is not None:
+        say("%s: found %s", what, key.name)
+        with _lock:
+            statistics.hits += 1
+    return data
+
+
+def noted(key: Key) -> bytes | None:
+    """The note stored under a key. Notes say where objects are, and count neither as hits nor as misses."""
+    return _read(key)[0] if enabled() else None
+
+
 def load_all(wanted: Mapping[Key, str]) -> dict[Key, bytes]:
     """The objects stored under keys, without those of which there is none that can be trusted.
 
@@ -250,25 +265,32 @@ def _sources() -> frozenset[str]:
 
 def store(key: Key, data: bytes) -> None:
     """Keep an object. A disk that is full or read-only only means that it is not kept."""
+    if note(key, data):
+        with _lock:
+            statistics.stored += 1
+
+
+def note(key: Key, data: bytes) -> bool:
+    """Keep a note, as `store` keeps an object, but uncounted; True if it is kept."""
     global _unpruned
     if not enabled() or min(size_limit(), _LARGEST_ENTRY - _HEADER) < len(data):
-        return
+        return False
     try:
         folder = _trusted_directory(create=True)
         if folder is None:
-            return
+            return False
         _write_atomically(folder, key.name, _MAGIC + _checksum(key, data) + data)
     except OSError as error:
         with _lock:
             statistics.problems += 1
         say("%s is not kept: %s", key.name, error)
-        return
+        return False
     with _lock:
-        statistics.stored += 1
         due = _unpruned is None or _unpruned > size_limit() // _PRUNES
         _unpruned = 0 if due else (_unpruned or 0) + len(data)
     if due:
         prune()
+    return True
 
 
 def _write_atomically(folder: Path, name: str, data: bytes) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
 from ..prim.cells import REGISTERS
+from ..runtime.native import CELLS
+from ..runtime.threads import LAUNCH
 from ..target import Target
 from ..tir import PrimFunc
 from ..tir.transform import PARALLEL_BODY
@@ -44,6 +46,8 @@ class KernelText:
     """Kinds and texts of the errors, alternately, in the order of their numbers."""
     loops: tuple[MarkedLoop, ...] = ()
     """The loops by their numbers, where they are marked."""
+    support: tuple[str, ...] = ()
+    """The symbols of the support code that the text names, of those that not every archive has."""
 
     def shown(self, code: str) -> str:
         """Code made of the text, for people: with the names, and with the messages as comments before it."""
@@ -112,9 +116,10 @@ def _text(unit: Unit, target: Target) -> KernelText:
     head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
     if all(REGISTERS in func.attrs for func in unit.functions.values()):
         head = f"{AS_WRITTEN}\n{head}"
-    return KernelText(
-        head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
-    )
+    text = head + unit.module.text()
+    support = tuple(symbol for symbol in (LAUNCH, CELLS) if symbol in text)
+    names, bodies = _names(unit.functions)
+    return KernelText(text, names, bodies, unit.module.messages, tuple(unit.loops or ()), support)
 
 
 def _names(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, ...], tuple[str, ...]]:

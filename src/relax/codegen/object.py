@@ -37,11 +37,18 @@ def machine_of(target: Target) -> worker.Machine:
     return worker.Machine(target.triple, target.mcpu, target.features, target.opt_level)
 
 
+class CompiledObject(NamedTuple):
+    """A kernel with its object, and the key of that in the cache."""
+
+    kernel: KernelText
+    data: bytes
+    key: cache.Key
+
+
 class CompiledObjects(NamedTuple):
     """Kernels with their objects, and how many of those had to be compiled."""
 
-    kernels: list[KernelText]
-    objects: list[bytes]
+    units: list[CompiledObject]
     compiled: int
 
 
@@ -51,15 +58,15 @@ def compiled_objects(
     """The object of every kernel; `jobs` processes compile at once, the first kernels while others are written."""
     machine = machine_of(target)
     environment = (*map(str, machine), compiler_version())
-    written: list[KernelText] = []
+    written: list[tuple[KernelText, cache.Key]] = []
     texts: dict[cache.Key, str] = {}
-    objects: dict[str, bytes] = {}
+    objects: dict[cache.Key, bytes] = {}
     missing: list[cache.Key] = []
 
     def wanted() -> Iterator[tuple[cache.Key, str]]:
         for kernel in kernels:
-            written.append(kernel)
             key = cache.key_of(kernel.text, *environment)
+            written.append((kernel, key))
             if key not in texts:
                 texts[key] = kernel.text
                 yield key, ", ".join(kernel.names)
@@ -67,16 +74,18 @@ def compiled_objects(
     def missing_texts() -> Iterator[str]:
         for key, data in cache.load_each(wanted()):
             if data is not None:
-                objects[texts[key]] = data
+                objects[key] = data
             else:
                 missing.append(key)
                 yield texts[key]
 
     compiled = accepted(lambda: emit_objects(missing_texts(), machine, jobs))
     for key, data in zip(missing, compiled, strict=True):
-        objects[texts[key]] = data
+        objects[key] = data
         cache.store(key, data)
-    return CompiledObjects(written, [objects[kernel.text] for kernel in written], len(missing))
+    return CompiledObjects(
+        [CompiledObject(kernel, objects[key], key) for kernel, key in written], len(missing)
+    )
 
 
 @lru_cache(maxsize=8)

@@ -25,6 +25,7 @@ from .span import Source, Span
 from .structural import (
     Difference,
     assert_structural_equal,
+    exact_digest,
     first_difference,
     matching_free_vars,
     quick_hash,
@@ -65,6 +66,7 @@ __all__ = [
     "child",
     "children_of",
     "emit_warning",
+    "exact_digest",
     "fields_of",
     "find_vdevice",
     "first_difference",

@@ -329,8 +329,12 @@ def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
     while stack:
         item = stack.pop()
         if not item.__is_variable__:
-            if id(item) in seen:
+            number = id(item)
+            if number in seen:
                 continue
-            seen.add(id(item))
+            seen.add(number)
         if pre(item) is not False:
-            stack.extend(reversed(children_of(item)))
+            children = children_of(item)
+            if children:
+                children.reverse()
+                stack += children

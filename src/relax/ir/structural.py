@@ -81,6 +81,20 @@ def structural_hash(value: Any, map_free_vars: bool = False) -> int:
     return run_deep("the program", "hashed", digest)
 
 
+def exact_digest(value: Any) -> bytes:
+    """A digest of 128 bits, equal for trees that are equal in everything but spans: names count as well.
+
+    It is the same in every process. Free variables count by where they occur first.
+    """
+
+    def digest() -> bytes:
+        hasher = _Hasher(True, np.ndarray.tobytes, labels=True)
+        hasher.feed(value, False)
+        return hasher.whole()
+
+    return run_deep("the program", "hashed", digest)
+
+
 def quick_hash(value: Any) -> int:
     """A hash for tables within a process, equal for structurally equal trees; of an array it reads few elements."""
 
@@ -235,9 +249,13 @@ class _Hasher:
     A variable counts by its number; what is said of it where it is first met goes into a digest beside.
     """
 
-    def __init__(self, map_free_vars: bool, array_bytes: Callable[[Array], bytes]) -> None:
+    def __init__(
+        self, map_free_vars: bool, array_bytes: Callable[[Array], bytes], labels: bool = False
+    ) -> None:
         self.map_free_vars = map_free_vars
         self.array_bytes = array_bytes
+        self.labels = labels
+        """True if labels count, and what variables keep beside their fields."""
         self.numbers: dict[Node, int] = {}
         self.bound: list[Node] = []
         self.facts = _new_digest()
@@ -247,8 +265,12 @@ class _Hasher:
 
     def result(self) -> int:
         """The hash of what was fed."""
+        return int.from_bytes(self.whole()[:8], "little")
+
+    def whole(self) -> bytes:
+        """The digest of what was fed."""
         self.digest.update(self.facts.digest())
-        return int.from_bytes(self.digest.digest()[:8], "little")
+        return self.digest.digest()
 
     def feed(self, value: Any, defining: bool) -> None:
         update = self.digest.update
@@ -283,7 +305,7 @@ class _Hasher:
             self.facts = _new_digest()
         start, before = len(self.bound), len(self.known)
         for spec in value.__node_fields__:
-            if spec.kind != "label":
+            if self.labels or spec.kind != "label":
                 self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
         if value.__is_scope__:
             own = _bound_by(value, self.bound[start:]) if defining else set(self.bound[start:])
@@ -309,6 +331,9 @@ class _Hasher:
             outer, self.digest = self.digest, self.facts
             self.digest.update(b"B" + node_key(type(value)).encode())
             self.feed(variable_facts(value), defining)
+            if self.labels:
+                names = [getattr(value, spec.name) for spec in value.__node_fields__ if spec.kind == "label"]
+                self.feed((*names, value.__extra_state__()), defining)
             self.digest = outer
         if number is None:
             self.digest.update(b"F" + id(value).to_bytes(8, "little"))

@@ -122,7 +122,9 @@ class _Packer:
         key = (id(constant), packing)
         if key not in self.constants:
             self._alive.append(constant)
-            self.constants[key] = Constant(np.ascontiguousarray(packing(constant.data.numpy())))
+            packed = np.ascontiguousarray(packing(constant.data.numpy()))
+            packed.flags.writeable = False  # nobody else has it: the constant need not copy it
+            self.constants[key] = Constant(packed)
         return self.constants[key]
 
 

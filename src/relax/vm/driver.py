@@ -11,7 +11,16 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from ..analysis import assert_well_formed
-from ..codegen import CompiledKernels, CompiledModule, build_module, compile_module, executes, resolve
+from ..codegen import (
+    CompiledKernels,
+    CompiledModule,
+    Recall,
+    build_module,
+    compile_module,
+    executes,
+    recall,
+    resolve,
+)
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
@@ -120,8 +129,13 @@ def build(
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
-                module = _machine_passes(where)(module)
-            return _compile(module, where, exec_mode == "compiled", infos)
+                machine = _ToMachine(where)
+                lowered = machine(module)
+            kernels = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
+            builder = _program(machine.scheduled, kernels, exec_mode == "compiled", infos)
+            native = compile_module(kernels, where, remembered=machine.recall) if kernels else b""
+            features = [word[1:] for word in where.features.split(",") if word.startswith("+")]
+            return builder.get(native, where.triple, features)
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 
@@ -158,25 +172,44 @@ def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Cal
     return get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
 
 
-def _machine_passes(target: Target) -> Pass:
-    """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'."""
-    kernels: tuple[Pass, ...] = ()
-    if target.opt_level >= SCHEDULED:
-        kernels = (PackConstants(*cpu.RULES, target=target), ApplyDefaultSchedule(*cpu.RULES, target=target))
-    return Sequential([VMBuiltinLower(), VMShapeLower(), *kernels, LowerTIR(target)], name="to_machine")
+class _ToMachine(Sequential):
+    """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'.
+
+    Kernels that were compiled before are not lowered: in the result, they do nothing.
+    """
+
+    def __init__(self, target: Target) -> None:
+        kernels: tuple[Pass, ...] = ()
+        if target.opt_level >= SCHEDULED:
+            kernels = (
+                PackConstants(*cpu.RULES, target=target),
+                ApplyDefaultSchedule(*cpu.RULES, target=target),
+            )
+        super().__init__([VMBuiltinLower(), VMShapeLower(), *kernels], name="to_machine")
+        self.target = target
+        self.scheduled = IRModule()
+        """The module before kernels were lowered."""
+        self.recall = Recall({}, {})
+        """The kernels that were compiled before."""
+
+    def transform(self, mod: IRModule) -> IRModule:
+        self.scheduled = super().transform(mod)
+        self.recall = recall(self.scheduled, self.target)
+        return LowerTIR(self.target)(self.recall.without_bodies(self.scheduled))
 
 
-def _compile(mod: IRModule, target: Target, compiled: bool, infos: Mapping[str, KernelInfo]) -> Executable:
+def _program(
+    mod: IRModule, kernels: dict[str, PrimFunc], compiled: bool, infos: Mapping[str, KernelInfo]
+) -> ExecBuilder:
+    """The functions of a module whose kernels are not lowered yet; those that are compiled are added to `kernels`."""
     builder = ExecBuilder()
-    kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
     origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
-    for name, kernel in kernels.items():
+    for global_var, func in mod.functions.items():
+        name = global_var.name_hint
         info = infos.get(origins.get(name, name))
-        if info is not None:
-            builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(kernel)))))
+        if isinstance(func, PrimFunc) and info is not None:
+            builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(func)))))
     constants = generate(builder, mod)
     if compiled:
         kernels |= compile_functions(builder, mod, constants).prim_funcs
-    native = compile_module(kernels, target) if kernels else b""
-    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
-    return builder.get(native, target.triple, features)
+    return builder

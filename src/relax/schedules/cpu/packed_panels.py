@@ -39,11 +39,17 @@ class PanelPacking:
     """The columns of each panel."""
 
     def __call__(self, array: Array) -> Array:
-        *batch, depth, columns = (self.shape[i] for i in self.order)
-        filled = np.zeros((*batch, depth, sum(self.widths)), array.dtype)
-        filled[..., :columns] = np.transpose(np.reshape(array, self.shape), self.order)
-        parts = np.split(filled, np.cumsum(self.widths)[:-1], axis=-1)
-        return np.concatenate([np.reshape(part, (*batch, -1)) for part in parts], axis=-1)
+        *batch, depth, _ = (self.shape[i] for i in self.order)
+        columns = np.transpose(np.reshape(array, self.shape), self.order)
+        packed = np.zeros((*batch, depth * sum(self.widths)), array.dtype)
+        first = 0
+        for width in self.widths:
+            panel = packed[..., depth * first : depth * (first + width)]
+            panel = np.reshape(panel, (*batch, depth, width))  # a view, as always where one axis becomes two
+            inside = columns[..., first : first + width]
+            panel[..., : inside.shape[-1]] = inside
+            first += width
+        return packed
 
 
 def packed_products(

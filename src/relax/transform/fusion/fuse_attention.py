@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
@@ -54,7 +55,8 @@ from .outline_groups import PRIMITIVE, GroupOutliner
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
 def FuseAttention(mod: IRModule) -> IRModule:
     """Group the kernels of attention; see the module's docstring."""
-    if PassContext.current().opt_level == 0:
+    kernels = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
+    if PassContext.current().opt_level == 0 or not any(map(_has_maximum, kernels)):
         return mod
     return GroupOutliner(
         mod, lambda block, calls: _Block(block, calls).groups(), lambda group: "fused_attention"
@@ -71,6 +73,8 @@ class _Block:
         numbers = {binding.var: number for number, binding in enumerate(block.bindings)}
         self.operands: list[list[int]] = []
         self.readers: list[set[int]] = [set() for _ in block.bindings]
+        self._traits: dict[PrimFunc, _Traits] = {}
+        """By the kernel, which many calls have in common."""
         self.place: list[int] = []
         """The number of calls before a binding that may write to a tensor."""
         writes = 0
@@ -90,7 +94,7 @@ class _Block:
         groups: list[list[VarBinding]] = []
         used: set[int] = set()
         for last, kernel in enumerate(self.kernels):
-            chain = self._chain(last) if kernel is not None and _is_product(kernel) else None
+            chain = self._chain(last) if kernel is not None and self._of(kernel).is_product else None
             if chain is None or used & chain:
                 continue
             for members in (self._with_transposes(chain), chain):
@@ -113,8 +117,8 @@ class _Block:
                 if kernel is None or number in members or not self._is_private(number):
                     continue
                 members.add(number)
-                softmaxes += _has_maximum(kernel.func)
-                if _is_product(kernel):
+                softmaxes += self._of(kernel).has_maximum
+                if self._of(kernel).is_product:
                     products += 1
                 else:
                     waiting += self.operands[number]
@@ -128,7 +132,7 @@ class _Block:
         for number in sorted(members):
             kernel = self.kernels[number]
             assert kernel is not None
-            is_first = _is_product(kernel) and number != last
+            is_first = self._of(kernel).is_product and number != last
             if is_first or reached.intersection(self.operands[number]):
                 reached.add(number)
         inside = all(self.readers[number] <= reached for number in reached - {last})
@@ -153,7 +157,14 @@ class _Block:
 
     def _is_transpose(self, number: int) -> bool:
         kernel = self.kernels[number]
-        return kernel is not None and _is_transpose(kernel.func)
+        return kernel is not None and self._of(kernel).is_transpose
+
+    def _of(self, kernel: KernelCall) -> _Traits:
+        """The part that a kernel can have."""
+        traits = self._traits.get(kernel.func)
+        if traits is None:
+            traits = self._traits[kernel.func] = _traits_of(kernel.func)
+        return traits
 
     def _group(self, members: set[int]) -> list[VarBinding] | None:
         """The bindings of some numbers, if their kernels merge to attention."""
@@ -176,10 +187,19 @@ class _Block:
         }
 
 
-def _is_product(kernel: KernelCall) -> bool:
-    return kernel.func.attrs.get(OP_PATTERN) == OpPatternKind.OUT_ELEMWISE_FUSABLE and not _has_maximum(
-        kernel.func
-    )
+class _Traits(NamedTuple):
+    """The part that a kernel can have in attention."""
+
+    has_maximum: bool
+    """True if it reduces from -inf on, as a softmax does."""
+    is_product: bool
+    is_transpose: bool
+
+
+def _traits_of(func: PrimFunc) -> _Traits:
+    has_maximum = _has_maximum(func)
+    reduces = func.attrs.get(OP_PATTERN) == OpPatternKind.OUT_ELEMWISE_FUSABLE
+    return _Traits(has_maximum, reduces and not has_maximum, _is_transpose(func))
 
 
 def _has_maximum(func: PrimFunc) -> bool:

@@ -11,6 +11,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol, cast
 
 from ....expr import ShapeExpr
@@ -139,6 +140,11 @@ def _rank(ndim: Any) -> int:
     return ndim
 
 
+@lru_cache(maxsize=64)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
 _DIMENSION_KEYWORDS = frozenset({"shape", "values", "value"})
 
 
@@ -162,9 +168,9 @@ class StructInfoForm(SpecialForm):
     def _build(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> StructInfo:
         """`build`, whose signature is shown under the name that scripts know."""
         try:
-            inspect.signature(self.build).bind(*args, **keywords)
+            _signature(self.build).bind(*args, **keywords)
         except TypeError as problem:
-            names = ", ".join(inspect.signature(self.build).parameters)
+            names = ", ".join(_signature(self.build).parameters)
             raise TypeError(f"{self!r}({names}): {problem}") from None
         return self.build(*args, **keywords)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn, cast
 
 from ....expr import (
@@ -80,7 +80,7 @@ class RelaxParser(NameReader):
         self.dataflow: DataflowScope | None = None
         self.attrs: dict[str, Any] = {}
         self.ret_struct_info: StructInfo | None = None
-        self.older = is_older_spelling(task.node)
+        self._whole = task.node
         self._statement: ast.stmt = task.node
         self._returned: ast.Return | None = None
         """The last return of the function at work: where its result comes from."""
@@ -88,6 +88,11 @@ class RelaxParser(NameReader):
         """True if a tuple is being read whose items are bound one by one."""
 
     # ------------------------------------------------------------------ functions
+
+    @cached_property
+    def older(self) -> bool:
+        """True if the function is spelled as in the 2022 documents."""
+        return is_older_spelling(self._whole)
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any], local: bool = False) -> Function:
         """The function a ``def`` stands for."""
@@ -104,7 +109,7 @@ class RelaxParser(NameReader):
                 attrs = {"global_symbol": options.get("name", node.name), **attrs}
             pure = options.get("pure")
             if pure is None:
-                pure = not (self.older and has_effects(body))
+                pure = not (has_effects(body) and self.older)
             ret = returns if returns is not None else self.ret_struct_info
             return Function(params, body, ret, bool(pure), attrs, span=self.span(node))
         finally:

@@ -1,0 +1,173 @@
+"""Kernels that were compiled before, found by what they were before they were lowered.
+
+The cache of objects (`cache`) finds an object by the LLVM IR it was compiled from. To lower a kernel and to write its
+IR takes longer than all else of a build that finds every object. So the cache has a note for each kernel as well:
+
+    key     the digest of the scheduled PrimFunc, names included, of the target, and of the compiler's own files
+    note    the key of the object, the names of bodies of parallel loops, the messages
+
+A kernel is remembered by itself: one that calls another or a C function, or is called by one, is lowered each time.
+Nothing is recalled where the passes of the context are not the usual ones, or somebody looks on (PassContext's
+instruments).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
+from ..ir.transform import PassContext
+from ..prim import Call
+from ..target import Target
+from ..tir import Evaluate, PrimFunc
+from . import cache
+from .module import KernelText
+from .object import CompiledObject, compiler_version
+
+_ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "codegen")
+"""The rooms whose files decide how a kernel is lowered and written."""
+
+_EXTERN: Final = ("call_extern", "call_pure_extern")
+"""Calls of C functions, whose names must not be those of functions of the module."""
+
+_LOADED: Final = time.time()
+
+
+class Recalled(NamedTuple):
+    """The object of a kernel that was compiled before."""
+
+    text: KernelText
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The kernels of a module that were compiled before, and the keys of those that were not."""
+
+    recalled: Mapping[str, Recalled]
+    """By name, the kernels that need not be lowered."""
+    keys: Mapping[str, cache.Key]
+    """The keys of all the others that may be remembered."""
+
+    def without_bodies(self, mod: IRModule) -> IRModule:
+        """The module in which recalled kernels do nothing, so that to lower it costs nothing."""
+        if not self.recalled:
+            return mod
+        return mod.with_functions(
+            {
+                g: f.replace(body=Evaluate(0), preconditions=())
+                if isinstance(f, PrimFunc) and g.name_hint in self.recalled
+                else f
+                for g, f in mod.functions.items()
+            }
+        )
+
+    def remember(self, compiled: Iterable[CompiledObject]) -> None:
+        """Keep a note of each kernel that was compiled by itself."""
+        for unit in compiled:
+            key = self.keys.get(unit.kernel.names[0]) if len(unit.kernel.names) == 1 else None
+            if key is not None:
+                cache.note(key, _note(unit))
+
+
+NOTHING: Final = Recall({}, {})
+
+
+def recall(mod: IRModule, target: Target) -> Recall:
+    """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
+    context = PassContext.current()
+    usual = not (context.instruments or context.disabled_pass or context.required_pass)
+    environment = _environment(target) if usual and cache.enabled() else None
+    if environment is None:
+        return NOTHING
+    funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    joined = _joined(funcs)
+    keys = {name: _key(name, f, environment) for name, f in funcs.items() if name not in joined}
+    noted = {name: _recalled(name, key) for name, key in keys.items()}
+    recalled = {name: found for name, found in noted.items() if found is not None}
+    return Recall(recalled, {name: key for name, key in keys.items() if name not in recalled})
+
+
+def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
+    """The functions whose code depends on others: those that call some, or a C function, and those that are called."""
+    joined: set[str] = set()
+    for name, func in funcs.items():
+        callees: set[str] = set()
+
+        def see(node: Node, callees: set[str] = callees) -> None:
+            if isinstance(node, GlobalVar):
+                callees.add(node.name_hint)
+            elif isinstance(node, Call) and node.intrinsic in _EXTERN:
+                callees.add("")
+
+        walk(func.body, see)
+        if callees:
+            joined |= {name, *callees}
+    return joined
+
+
+def _key(name: str, func: PrimFunc, environment: str) -> cache.Key:
+    return cache.key_of(f"{name}\n{exact_digest(func).hex()}", "note", environment)
+
+
+def _note(unit: CompiledObject) -> bytes:
+    kernel = unit.kernel
+    words = [unit.key.source, unit.key.environment, kernel.bodies, kernel.messages, kernel.support]
+    return json.dumps(words).encode()
+
+
+def _recalled(name: str, key: cache.Key) -> Recalled | None:
+    """The object of a kernel, if both the note and the object are there."""
+    data = cache.noted(key)
+    if data is None:
+        return None
+    try:
+        source, environment, bodies, messages, support = json.loads(data)
+        text = KernelText("", (name,), tuple(bodies), tuple(messages), support=tuple(support))
+        code = cache.load_noted(cache.Key(str(source), str(environment)), name)
+    except (ValueError, TypeError):  # a note of some other form
+        return None
+    return None if code is None else Recalled(text, code)
+
+
+def _environment(target: Target) -> str | None:
+    """All that decides the code of a kernel beside the kernel; None if that cannot be said."""
+    files = compiler_files()
+    return (
+        None if files is None else "\n".join((files, compiler_version(), str(target), _words(target.machine)))
+    )
+
+
+def _words(value: Any) -> str:
+    """A description of a machine, the same in every process."""
+    if hasattr(value, "__dataclass_fields__"):
+        return "".join(f"{f.name}({_words(getattr(value, f.name))})" for f in fields(value))
+    if isinstance(value, frozenset):
+        return ",".join(sorted(cast("frozenset[str]", value)))
+    return str(value)
+
+
+@lru_cache(maxsize=1)
+def compiler_files() -> str | None:
+    """The digest of the compiler's files; None if they are not there, or newer than what this process runs."""
+    digest = hashlib.blake2b(digest_size=16)
+    root = Path(__file__).parent.parent
+    try:
+        paths = sorted(path for room in _ROOMS for path in (root / room).rglob("*.py"))
+        if not paths or max(path.stat().st_mtime for path in paths) >= _LOADED:
+            return None
+        for path in paths:
+            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+__all__ = ["NOTHING", "Recall", "Recalled", "recall"]
