@@ -195,9 +195,12 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
     panels = -(-blocks // vectors)
     held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
     groups = -(-panels // held)
+    depth = -(-shape.inputs // lanes)
+    most_blocks = max(caches.l1 // 2 // (4 * vectors * lanes * lanes), 1)
+    chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))
     return Plan(
         rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, -(-panels // groups),
-        target.machine.cores,
+        chunk, target.machine.cores,
     )  # fmt: skip
 
 

@@ -56,6 +56,8 @@ class Plan:
     """The most tiles of an item."""
     panels: int
     """The panels of a group of output channels, whose sums are in the cache at a time."""
+    chunk: int
+    """The blocks of input channels of which the weights of a panel are in the first-level cache."""
     cores: int
 
     @property
@@ -86,8 +88,12 @@ class Plan:
 
     @property
     def adds(self) -> bool:
-        """True if some sums add up several slots."""
-        return self.sums < self.slots
+        """True if sums add up several slots or several chunks of channels."""
+        return self.sums < self.slots or self.chunk < self.depth
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.depth // self.chunk)
 
     @property
     def weights(self) -> KernelTransform:
@@ -246,7 +252,7 @@ class Tiles:
                     lambda number: group(data, sums, number, rows))),
             ])  # fmt: skip
 
-        before, behind = self._stride(plan.depth), self._stride(plan.panels * plan.vectors)
+        before, behind = self._stride(plan.chunks * plan.chunk), self._stride(plan.panels * plan.vectors)
         return named("rows", simplify(least), lambda rows: scratch(
             "data", (plan.slots, before), DTYPE, lambda data: scratch(
                 "sums", (plan.sums, behind), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
@@ -254,7 +260,7 @@ class Tiles:
     def _sum_of(self, slot: Var) -> PrimExpr:
         """The sum to which a slot belongs."""
         rows, columns = self.plan.rows, self.plan.columns
-        if not self.plan.adds:
+        if self.plan.sums == self.plan.slots:
             return slot
         row = _entry(rows.sums, floordiv(slot, columns.slots))
         return simplify(row * columns.count + _entry(columns.sums, floormod(slot, columns.slots)))
@@ -314,7 +320,7 @@ class Tiles:
                 rows.data, pixels, lambda i, value: vector_store(part, (i * columns.slots + j, 0), value)
             )
 
-        stride, distance = self._stride(self.plan.depth), rows.places[1] if len(rows.places) > 1 else 1
+        stride, distance = self._stride(self.plan.chunks * self.plan.chunk), rows.places[1] if len(rows.places) > 1 else 1
         return alloc("half", (len(rows.places), columns.slots * lanes), DTYPE, "global", lambda half: block([
             loop("i", len(rows.places), lambda i: row(half, i, i * distance)),
             part_of(data, at, (self.plan.slots, lanes), (stride, 1), lambda part: loop(
@@ -327,31 +333,37 @@ class Tiles:
         rows: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """The products of one slot of all tiles, for a panel of channels."""
-        unit = self.plan.unit
-        return register_tiles(floordiv(rows, unit), unit, lambda row, height, number: self._product(
-            weights, data, sums, at, total, row, height, number))  # fmt: skip
+        plan = self.plan
+        return loop("k", plan.chunks, lambda k: register_tiles(
+            floordiv(rows, plan.unit), plan.unit, lambda row, height, number: self._product(
+                weights, data, sums, (*at, k), total, row, height, number)))  # fmt: skip
 
     def _product(
-        self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var], total: PrimExpr,
+        self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var, Var], total: PrimExpr,
         row: PrimExpr, height: int, number: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """One register tile, the `number`-th of its panel: it asks for some of the next panel."""
-        plan, lanes, most, (group, e, panel) = self.plan, self.lanes, self.plan.most, at
+        """One register tile, the `number`-th of its panel: it asks for some of the next chunk."""
+        plan, lanes, most, (group, e, panel, k) = self.plan, self.lanes, self.plan.most, at
+        first = simplify(k * plan.chunk)
 
         def step(tile: RegisterTile, left: Buffer, cb: Var, c: Var, ask: Var) -> Stmt:
-            start = (cb * lanes + c) * plan.width
+            start = simplify(((first + cb) * lanes + c) * plan.width)
             return tile.add(
                 lambda p: BufferLoad(left, ((cb * most + p) * lanes + c,)), weights, (group, e, panel, start),
                 (group, e, panel, start + ask),
             )  # fmt: skip
 
         def steps(tile: RegisterTile, left: Buffer, ask: Var) -> Stmt:
-            return loop("cb", plan.depth, lambda cb: loop(
-                "c", int64(lanes) if plan.inputs % lanes == 0 else minimum(int64(lanes), plan.inputs - cb * lanes),
+            count: PrimExpr = int64(plan.chunk)
+            if plan.depth % plan.chunk:
+                count = minimum(count, plan.depth - first)
+            return loop("cb", count, lambda cb: loop(
+                "c", int64(lanes) if plan.inputs % lanes == 0
+                else minimum(int64(lanes), plan.inputs - (first + cb) * lanes),
                 lambda c: step(tile, left, cb, c, ask)))  # fmt: skip
 
         def written(tile: RegisterTile, left: Buffer, out: Buffer) -> Stmt:
-            ask = plan.inputs * plan.width + floormod(number, plan.vectors) * lanes
+            ask = plan.chunk * lanes * plan.width + floormod(number, plan.vectors) * lanes
             zero = spread(const(0, DTYPE), lanes)
 
             def start(p: PrimExpr, v: PrimExpr) -> PrimExpr:
@@ -363,10 +375,10 @@ class Tiles:
                 tile.each(lambda p, v: vector_store(out, ((v * most + p) * lanes,), tile.load(p, v))),
             ])  # fmt: skip
 
-        before, behind = self._stride(plan.depth), self._stride(plan.panels * plan.vectors)
-        lefts, outs = (((count - 1) * most + height) * lanes for count in (plan.depth, plan.vectors))
+        before, behind = self._stride(plan.chunks * plan.chunk), self._stride(plan.panels * plan.vectors)
+        lefts, outs = (((count - 1) * most + height) * lanes for count in (plan.chunk, plan.vectors))
         place = total * behind + (panel * (plan.vectors * most) + row) * lanes
-        return part_of(data, e * before + row * lanes, (lefts,), (1,), lambda left: part_of(
+        return part_of(data, e * before + (first * most + row) * lanes, (lefts,), (1,), lambda left: part_of(
             sums, place, (outs,), (1,), lambda out: register_tile(
                 height, plan.vectors, lanes, DTYPE, lambda tile: written(tile, left, out))))  # fmt: skip
 
