@@ -334,23 +334,31 @@ class Tiles:
     ) -> Stmt:  # fmt: skip
         """The products of one slot of all tiles, for a panel of channels."""
         plan = self.plan
-        return loop("k", plan.chunks, lambda k: register_tiles(
-            floordiv(rows, plan.unit), plan.unit, lambda row, height, number: self._product(
-                weights, data, sums, (*at, k), total, row, height, number)))  # fmt: skip
+
+        def tiles(reach: PrimExpr) -> Stmt:
+            return loop("k", plan.chunks, lambda k: register_tiles(
+                floordiv(rows, plan.unit), plan.unit, lambda row, height, number: self._product(
+                    weights, data, sums, (*at, k), total, row, height, (number, reach))))  # fmt: skip
+
+        count = ceildiv(rows, plan.tall)
+        return named("reach", simplify(ceildiv(int64(plan.width), maximum(count, int64(1)))), tiles)
 
     def _product(
         self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var, Var], total: PrimExpr,
-        row: PrimExpr, height: int, number: PrimExpr,
+        row: PrimExpr, height: int, asked: tuple[PrimExpr, PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """One register tile, the `number`-th of its panel: it asks for some of the next chunk."""
+        """One register tile. It asks for its part of the weights of the next chunk: so many of them in each step.
+
+        `asked` are the number of the tile and the weights that a tile asks for in a step.
+        """
         plan, lanes, most, (group, e, panel, k) = self.plan, self.lanes, self.plan.most, at
-        first = simplify(k * plan.chunk)
+        (number, reach), first = asked, simplify(k * plan.chunk)
 
         def step(tile: RegisterTile, left: Buffer, cb: Var, c: Var, ask: Var) -> Stmt:
             start = simplify(((first + cb) * lanes + c) * plan.width)
             return tile.add(
                 lambda p: BufferLoad(left, ((cb * most + p) * lanes + c,)), weights, (group, e, panel, start),
-                (group, e, panel, start + ask),
+                (group, e, panel, ask + (cb * lanes + c) * reach),
             )  # fmt: skip
 
         def steps(tile: RegisterTile, left: Buffer, ask: Var) -> Stmt:
@@ -363,7 +371,7 @@ class Tiles:
                 lambda c: step(tile, left, cb, c, ask)))  # fmt: skip
 
         def written(tile: RegisterTile, left: Buffer, out: Buffer) -> Stmt:
-            ask = plan.chunk * lanes * plan.width + floormod(number, plan.vectors) * lanes
+            ask = simplify(((k + 1) * plan.width + number * reach) * (plan.chunk * lanes))
             zero = spread(const(0, DTYPE), lanes)
 
             def start(p: PrimExpr, v: PrimExpr) -> PrimExpr:
