@@ -3,10 +3,10 @@
     P = the images in blocks of channels (see `channel_blocks`)
     for item in T.parallel(items):                              so many tiles of all images, 28 say
         for t, cb in T.grid(28, CI / 16):
-            V[e, cb, t, :] = Bᵀ · (6×6 pixels of P) · B             slots e of 36, in vectors of channels
+            V[e, t, cb, :] = Bᵀ · (6×6 pixels of P) · B             slots e of 36, in vectors of channels
         for group in groups of output channels:
             for e, panel in T.grid(36, …):                      sums of 12 tiles (or 8) × 32 channels in registers
-                M[sum of e, panel, t, :] += sum over ci of V[e, ci, t] * U[group, e, panel, ci, :]
+                M[sum of e, panel, t, :] += sum over ci of V[e, t, ci] * U[group, e, panel, ci, :]
             for ob in blocks of channels of the group:
                 S[t, :] = Aᵀ · M · A                            4×4 pixels of each tile, in vectors of channels
                 C[n, ob * 16 + …, y, x :] = S, transposed       as the statement behind changes them
@@ -252,7 +252,7 @@ class Tiles:
                     lambda number: group(data, sums, number, rows))),
             ])  # fmt: skip
 
-        before, behind = self._stride(plan.chunks * plan.chunk), self._stride(plan.panels * plan.vectors)
+        before, behind = self._before, self._behind
         return named("rows", simplify(least), lambda rows: scratch(
             "data", (plan.slots, before), DTYPE, lambda data: scratch(
                 "sums", (plan.sums, behind), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
@@ -272,9 +272,20 @@ class Tiles:
             "t", rows, lambda t: vector_store(
                 sums, (s, (v * plan.most + t) * lanes), zero))))  # fmt: skip
 
-    def _stride(self, vectors: int) -> int:
-        """The distance of matrices of so many vectors of channels for each tile, kept off powers of two."""
-        return (vectors * self.plan.most + 3) * self.lanes
+    @property
+    def _line(self) -> int:
+        """The distance of the channels of two tiles: an odd number of vectors."""
+        return (self.plan.chunks * self.plan.chunk | 1) * self.lanes
+
+    @property
+    def _before(self) -> int:
+        """The distance of two slots of data, kept off powers of two."""
+        return self.plan.most * self._line + 3 * self.lanes
+
+    @property
+    def _behind(self) -> int:
+        """The distance of two sums, each of so many vectors of channels for each tile, kept off powers of two."""
+        return (self.plan.panels * self.plan.vectors * self.plan.most + 3) * self.lanes
 
     def _tile(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """`body` of the image, the line and the column of a tile."""
@@ -294,7 +305,7 @@ class Tiles:
             def blocks(batch: list[PrimExpr], row: PrimExpr, column: PrimExpr) -> Stmt:
                 start = simplify((row * line * plan.rows.step + column * plan.columns.step) * lanes)
                 return named("start", start, lambda start: loop("cb", plan.depth, lambda cb: self._square(
-                    image, (*batch, cb, start), data, simplify((cb * plan.most + t) * lanes))))  # fmt: skip
+                    image, (*batch, cb, start), data, simplify(t * self._line + cb * lanes))))  # fmt: skip
 
             return named("number", minimum(first + t, self.last), lambda number: self._tile(number, blocks))
 
@@ -305,14 +316,18 @@ class Tiles:
         lanes, rows, columns = self.lanes, self.plan.rows, self.plan.columns
         *outer, start = place
 
-        def row(half: Buffer, i: PrimExpr, y: PrimExpr) -> Stmt:
+        distance = rows.places[1] if len(rows.places) > 1 else 1
+
+        def line(y: PrimExpr, body: Callable[[Callable[[PrimExpr], PrimExpr]], Stmt]) -> Stmt:
             def elements(part: Buffer, at: Sequence[PrimExpr]) -> Stmt:
                 *outer, begin = at
-                pixels = [vector_load(part, (*outer, begin + x * lanes), lanes) for x in columns.places]
-                return of_line(columns.data, pixels, lambda j, value: vector_store(half, (i, j * lanes), value))
+                return body(lambda x: vector_load(part, (*outer, begin + x * lanes), lanes))
 
-            line = start + y * (self.blocks.line * lanes)
-            return window(image, (*outer, line), columns.reach * lanes, elements)
+            at = start + y * (distance * lanes) * self.blocks.line
+            return window(image, (*outer, simplify(at)), columns.reach * lanes, elements)
+
+        def row(y: Var, put: Callable[[int, PrimExpr], Stmt]) -> Stmt:
+            return line(y, lambda load: of_line(columns.data, [load(int64(x)) for x in columns.places], put))
 
         def column(half: Buffer, part: Buffer, j: Var) -> Stmt:
             pixels = [vector_load(half, (i, j * lanes), lanes) for i in range(len(rows.places))]
@@ -320,11 +335,16 @@ class Tiles:
                 rows.data, pixels, lambda i, value: vector_store(part, (i * columns.slots + j, 0), value)
             )
 
-        stride, distance = self._stride(self.plan.chunks * self.plan.chunk), rows.places[1] if len(rows.places) > 1 else 1
-        return alloc("half", (len(rows.places), columns.slots * lanes), DTYPE, "global", lambda half: block([
-            loop("i", len(rows.places), lambda i: row(half, i, i * distance)),
-            part_of(data, at, (self.plan.slots, lanes), (stride, 1), lambda part: loop(
-                "j", columns.slots, lambda j: column(half, part, j)))]))  # fmt: skip
+        def square(part: Buffer) -> Stmt:
+            if rows.exact:
+                return loop("i", rows.slots, lambda i: row(i, lambda j, value: vector_store(
+                    part, (i * columns.slots + j, 0), value)))  # fmt: skip
+            return alloc("half", (len(rows.places), columns.slots * lanes), DTYPE, "global", lambda half: block([
+                loop("i", len(rows.places), lambda i: row(i, lambda j, value: vector_store(
+                    half, (i, j * lanes), value))),
+                loop("j", columns.slots, lambda j: column(half, part, j))]))  # fmt: skip
+
+        return part_of(data, at, (self.plan.slots, lanes), (self._before, 1), square)
 
     # ------------------------------------------------------------------ sums
 
@@ -352,26 +372,23 @@ class Tiles:
         `asked` are the number of the tile and the weights that a tile asks for in a step.
         """
         plan, lanes, most, (group, e, panel, k) = self.plan, self.lanes, self.plan.most, at
-        (number, reach), first = asked, simplify(k * plan.chunk)
+        (number, reach), chunk = asked, plan.chunk * lanes
+        first = simplify(k * chunk)
 
-        def step(tile: RegisterTile, left: Buffer, cb: Var, c: Var, ask: Var) -> Stmt:
-            start = simplify(((first + cb) * lanes + c) * plan.width)
+        def step(tile: RegisterTile, left: Buffer, c: Var, ask: Var) -> Stmt:
             return tile.add(
-                lambda p: BufferLoad(left, ((cb * most + p) * lanes + c,)), weights, (group, e, panel, start),
-                (group, e, panel, ask + (cb * lanes + c) * reach),
+                lambda p: BufferLoad(left, (p * self._line + c,)), weights,
+                (group, e, panel, simplify((first + c) * plan.width)), (group, e, panel, ask + c * reach),
             )  # fmt: skip
 
         def steps(tile: RegisterTile, left: Buffer, ask: Var) -> Stmt:
-            count: PrimExpr = int64(plan.chunk)
-            if plan.depth % plan.chunk:
-                count = minimum(count, plan.depth - first)
-            return loop("cb", count, lambda cb: loop(
-                "c", int64(lanes) if plan.inputs % lanes == 0
-                else minimum(int64(lanes), plan.inputs - (first + cb) * lanes),
-                lambda c: step(tile, left, cb, c, ask)))  # fmt: skip
+            count: PrimExpr = int64(chunk)
+            if plan.inputs % chunk:
+                count = minimum(count, plan.inputs - first)
+            return loop("c", count, lambda c: step(tile, left, c, ask))
 
         def written(tile: RegisterTile, left: Buffer, out: Buffer) -> Stmt:
-            ask = simplify(((k + 1) * plan.width + number * reach) * (plan.chunk * lanes))
+            ask = simplify(((k + 1) * plan.width + number * reach) * chunk)
             zero = spread(const(0, DTYPE), lanes)
 
             def start(p: PrimExpr, v: PrimExpr) -> PrimExpr:
@@ -383,11 +400,11 @@ class Tiles:
                 tile.each(lambda p, v: vector_store(out, ((v * most + p) * lanes,), tile.load(p, v))),
             ])  # fmt: skip
 
-        before, behind = self._stride(plan.chunks * plan.chunk), self._stride(plan.panels * plan.vectors)
-        lefts, outs = (((count - 1) * most + height) * lanes for count in (plan.chunk, plan.vectors))
-        place = total * behind + (panel * (plan.vectors * most) + row) * lanes
-        return part_of(data, e * before + (first * most + row) * lanes, (lefts,), (1,), lambda left: part_of(
-            sums, place, (outs,), (1,), lambda out: register_tile(
+        left = (height - 1) * self._line + min(chunk, plan.inputs)
+        out = ((plan.vectors - 1) * most + height) * lanes
+        place = total * self._behind + (panel * (plan.vectors * most) + row) * lanes
+        return part_of(data, e * self._before + row * self._line + first, (left,), (1,), lambda left: part_of(
+            sums, place, (out,), (1,), lambda out: register_tile(
                 height, plan.vectors, lanes, DTYPE, lambda tile: written(tile, left, out))))  # fmt: skip
 
     # ------------------------------------------------------------------ results
@@ -407,7 +424,7 @@ class Tiles:
     def _pixels(self, sums: Buffer, at: PrimExpr, staged: Buffer, t: Var) -> Stmt:
         """The pixels of one tile."""
         lanes, rows, columns = self.lanes, self.plan.rows, self.plan.columns
-        stride, wide = self._stride(self.plan.panels * self.plan.vectors), columns.m * lanes
+        wide = columns.m * lanes
 
         def column(half: Buffer, part: Buffer, j: Var) -> Stmt:
             elements = [vector_load(part, (i * columns.count + j, 0), lanes) for i in range(rows.count)]
@@ -418,7 +435,7 @@ class Tiles:
             return of_line(columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value))
 
         return alloc("half", (rows.m, columns.count * lanes), DTYPE, "global", lambda half: block([
-            part_of(sums, at, (self.plan.sums, lanes), (stride, 1), lambda part: loop(
+            part_of(sums, at, (self.plan.sums, lanes), (self._behind, 1), lambda part: loop(
                 "j", columns.count, lambda j: column(half, part, j))),
             part_of(staged, t * wide, (rows.m, wide), (self.staged, 1), lambda part: loop(
                 "a", rows.m, lambda a: row(half, part, a)))]))  # fmt: skip
