@@ -4,7 +4,8 @@
 
 Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
 whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
-last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of up to 4 channels have 4 in a block.
+last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of few channels are copied as they are:
+each block is one channel.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from ...prim import And, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Shuffle, Stmt
+from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
 from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, ramp, scratch, vector_load, vector_store
 from .planes import Sizes, digits, window
 from .results import Results
-from .squares import Values, transposed_square
+from .squares import transposed_square
 from .windows import Windows
 
 FEW: Final = 4
-"""Channels up to which so many are in a block."""
+"""Channels up to which a block is one of them."""
 
 
 class ChannelBlocks:
@@ -35,7 +36,7 @@ class ChannelBlocks:
         self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
     ) -> None:
         self.windows, self.channels, self.lanes = windows, channels, lanes
-        self.block = FEW if channels <= FEW < lanes else lanes
+        self.block = 1 if channels <= FEW else lanes
         """The channels of a block."""
         self.blocks = -(-channels // self.block)
         self.height = height
@@ -68,10 +69,10 @@ class ChannelBlocks:
                 (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * width),
                 blocks)))  # fmt: skip
 
-        zero = Broadcast(const(0, str(blocks.dtype)), width)
-        zeros = loop("v", self.line, lambda v: window(
-            blocks, (*place, (y * self.line + v) * width), width,
-            lambda part, at: vector_store(part, at, zero)))  # fmt: skip
+        zero = Broadcast(const(0, str(blocks.dtype)), lanes)
+        zeros = loop("v", squares, lambda v: let("x", start(v), lambda x: window(
+            blocks, (*place, (y * self.line + x) * width), lanes * width, lambda part, at: loop(
+                "q", width, lambda q: vector_store(part, (*at[:-1], at[-1] + q * lanes), zero)))))  # fmt: skip
         return let("row", simplify(y - rows.before), lambda row: IfThenElse(
             And(row >= 0, row < rows.extent), copied(row), zeros))  # fmt: skip
 
@@ -93,18 +94,8 @@ class ChannelBlocks:
         def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
             return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)
 
-        def interleaved(part: Buffer, at: Sequence[PrimExpr]) -> Stmt:
-            values = Values("r")
-            rows = tuple(values.of(load(int64(i))) for i in range(width))
-            orders = [
-                [i % width * lanes + i // width + q * (lanes // width) for i in range(lanes)]
-                for q in range(width)
-            ]
-            return values.around(block(
-                stored(part, at, int64(q), Shuffle(rows, order)) for q, order in enumerate(orders)))  # fmt: skip
-
-        if width < lanes:
-            return window(blocks, place, lanes * width, interleaved)
+        if width == 1:
+            return window(blocks, place, lanes, lambda part, at: vector_store(part, at, load(int64(0))))
         return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
             lanes, str(blocks.dtype), load, lambda q, pixel: stored(part, at, q, pixel)))  # fmt: skip
 

@@ -53,8 +53,10 @@ DIRECT: Final = 1.2
 """The steps of the direct form over those that count."""
 STREAMED: Final = 28
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
-HIDDEN: Final = 0.75
+HIDDEN: Final = 0.8
 """The part of the shorter of these times that is hidden behind the longer."""
+FILLED: Final = 4
+"""The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
 MOST: Final = 56
@@ -164,7 +166,7 @@ def _chosen(
     products = shape.inputs * shape.outputs / lanes
 
     def cost(forms: tuple[Transform, Transform]) -> float:
-        tiles, slots = shape.tiles(*forms), forms[0].slots * forms[1].slots
+        tiles, slots = -(-shape.tiles(*forms) // FILLED) * FILLED, forms[0].slots * forms[1].slots
         vectors = -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
         computed, read = tiles * slots * products, STREAMED * slots * products
         return (
