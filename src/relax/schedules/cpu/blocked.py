@@ -15,8 +15,10 @@ A pixel's neighbours are at constant distances whatever the size of the image, t
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
 and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
 
-Refused: weights that are not known when a program is built, windows of one element in a direction, groups, other
-numbers of dimensions than two, channels whose number is not known, fewer output channels than a vector has, and float64.
+Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
+
+Refused: weights that are not known when a program is built, windows of one element, groups, three dimensions of pixels,
+channels whose number is not known, fewer output channels than a vector has, and float64.
 """
 
 from __future__ import annotations
@@ -115,12 +117,12 @@ class Blocked(ScheduleRule):
 
 def _fits(windows: Windows, lanes: int) -> bool:
     """True for convolutions that the rule is for."""
-    if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None or lanes < 4:
+    if len(windows.axes) > 2 or windows.groups != 1 or lanes < 4:
         return False
     inputs, outputs = windows.inputs, windows.channels
     if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
         return False
-    return all(axis.taps > 1 for axis in windows.axes) and inputs.value > 0 and outputs.value >= lanes
+    return any(axis.taps > 1 for axis in windows.axes) and inputs.value > 0 and outputs.value >= lanes
 
 
 class _Writer:
@@ -143,7 +145,7 @@ class _Writer:
         """The sizes of items and of what is copied."""
         self.sizes = Sizes()
         named, one = self.sizes.named, const(1, "int64")
-        rows, columns = self.windows.axes
+        rows, columns = self.windows.lines
         self.leading = [size_of(v) for v in self.windows.batch]
         lines = rows.size
         for size in self.leading:
@@ -201,7 +203,7 @@ class _Writer:
 
     def _line(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
         """`body` of the image and the row of a line."""
-        height = self.windows.axes[0].size
+        height = self.windows.lines[0].size
         radix = [*((f"n{d}", size) for d, size in enumerate(self.leading)), ("y", height)]
         return digits(number, radix, lambda at: body(at[:-1], at[-1]))
 
@@ -210,7 +212,7 @@ class _Writer:
     ) -> Stmt:
         """The sums of some lines for a panel of channels, and the results."""
         first, count = lines
-        width = self.windows.axes[1].size
+        width = self.windows.lines[1].size
 
         def stored(line: Var, v: Var) -> Stmt:
             channel = simplify((panel * self.vectors + v) * self.lanes)
@@ -260,9 +262,11 @@ class _Writer:
     ) -> Stmt:  # fmt: skip
         """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
         (panel, some), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
-        rows, columns = self.windows.axes
+        rows, columns = self.windows.lines
 
-        def step(tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]) -> Stmt:
+        def step(
+            tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]
+        ) -> Stmt:
             tap, shift, c = place
             start = simplify(c * self.packing.width)
             ahead = (panel, cb + 1, tap, start + floormod(number, self.vectors) * lanes)

@@ -30,7 +30,7 @@ FEW: Final = 4
 
 
 class ChannelBlocks:
-    """The copy of the data of one convolution of two axes, of `height` × `width` pixels with the padding."""
+    """The copy of the data of one convolution of one or two axes, of `height` × `width` pixels with the padding."""
 
     def __init__(
         self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
@@ -43,6 +43,11 @@ class ChannelBlocks:
         self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
         """The pixels from one line to the next: at least a vector."""
         self.size = sizes.named("plane", simplify(height * self.line * self.block))
+        self.data = windows.data
+        """The data, without a dimension of one pixel behind that of a line."""
+        if windows.turned:
+            shape, dtype = windows.data.shape[:-1], str(windows.data.dtype)
+            self.data = decl_buffer(shape, dtype, f"{windows.data.name}_lines", data=windows.data.data)
 
     def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
         """Copy all images, in parallel; `leading` are the sizes of the batch."""
@@ -51,12 +56,13 @@ class ChannelBlocks:
         total: PrimExpr = const(1, "int64")
         for _, size in radix:
             total = total * size
-        return loop("image", simplify(total), lambda flat: digits(
+        copies = loop("image", simplify(total), lambda flat: digits(
             flat, radix, lambda at: self._line(at[:-2], at[-2], at[-1], blocks)), ForKind.PARALLEL)  # fmt: skip
+        return copies if self.data is self.windows.data else DeclBuffer(self.data, copies)
 
     def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:
         """One line of one block of channels."""
-        rows, columns = self.windows.axes
+        rows, columns = self.windows.lines
         lanes, width, place = self.lanes, self.block, (*batch, cb)
         squares = simplify(ceildiv(self.line, lanes))
         last = simplify(self.line - lanes)
@@ -80,7 +86,7 @@ class ChannelBlocks:
         self, source: Sequence[PrimExpr], row: Var, first: PrimExpr, place: Sequence[PrimExpr], blocks: Buffer
     ) -> Stmt:
         """Some pixels, from `first` on, of a block of channels."""
-        lanes, width, data, extent = self.lanes, self.block, self.windows.data, self.windows.axes[1].extent
+        lanes, width, extent = self.lanes, self.block, self.windows.lines[1].extent
         *batch, cb = source
 
         def load(i: PrimExpr) -> PrimExpr:
@@ -89,7 +95,8 @@ class ChannelBlocks:
             channel = simplify(cb * width + i)
             if self.channels % width:
                 channel = minimum(channel, const(self.channels - 1, "int64"))
-            return BufferLoad(data, (*batch, channel, row, at), And(at >= zero, at < end))
+            outer = (*batch, channel, row) if self.data.ndim == len(batch) + 3 else (*batch, channel)
+            return BufferLoad(self.data, (*outer, at), And(at >= zero, at < end))
 
         def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
             return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)
@@ -127,8 +134,8 @@ def stored_line(
     def stored(tile: Buffer, x: Var) -> Stmt:
         channels = int64(lanes) if outputs % lanes == 0 else minimum(int64(lanes), outputs - channel)
         return loop("p", channels, lambda p: let(
-            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector(
-                [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
+            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector_of_line(
+                (*batch, co), y, x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
 
     def square(tile: Buffer, part: Buffer) -> Stmt:
         return transposed_square(
