@@ -9,13 +9,16 @@
                                                                     S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
                                                         C[n, co, h, w :] = S, transposed
 
+Images of few channels, as those of a first layer, are copied as they are; their sums stay in registers for all channels.
+
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
 and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
 
-Refused: weights that are not known when a program is built, windows of one element in a direction, groups, other
-numbers of dimensions than two, channels whose number is not known, few input channels in images of known size (a first
-layer, for which `direct` has less to copy), fewer output channels than a vector has, and float64.
+Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
+
+Refused: weights that are not known when a program is built, windows of one element, groups, three dimensions of pixels,
+channels whose number is not known, fewer output channels than a vector has, and float64.
 """
 
 from __future__ import annotations
@@ -45,8 +48,6 @@ from .tiling import tile_for
 from .windows import Kernel, Windows, rewritten_kernels
 
 DTYPE: Final = "float32"
-FEW_CHANNELS: Final = 8
-"""Input channels below which a copy in blocks of channels is mostly lanes that are no channel."""
 PIXELS: Final = 128
 """The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
 
@@ -116,14 +117,12 @@ class Blocked(ScheduleRule):
 
 def _fits(windows: Windows, lanes: int) -> bool:
     """True for convolutions that the rule is for."""
-    if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None or lanes < 4:
+    if len(windows.axes) > 2 or windows.groups != 1 or lanes < 4:
         return False
     inputs, outputs = windows.inputs, windows.channels
     if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
         return False
-    static = all(isinstance(axis.size, IntImm) for axis in windows.axes)
-    least = FEW_CHANNELS if static else 1
-    return all(axis.taps > 1 for axis in windows.axes) and inputs.value >= least and outputs.value >= lanes
+    return any(axis.taps > 1 for axis in windows.axes) and inputs.value > 0 and outputs.value >= lanes
 
 
 class _Writer:
@@ -146,7 +145,7 @@ class _Writer:
         """The sizes of items and of what is copied."""
         self.sizes = Sizes()
         named, one = self.sizes.named, const(1, "int64")
-        rows, columns = self.windows.axes
+        rows, columns = self.windows.lines
         self.leading = [size_of(v) for v in self.windows.batch]
         lines = rows.size
         for size in self.leading:
@@ -204,7 +203,7 @@ class _Writer:
 
     def _line(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
         """`body` of the image and the row of a line."""
-        height = self.windows.axes[0].size
+        height = self.windows.lines[0].size
         radix = [*((f"n{d}", size) for d, size in enumerate(self.leading)), ("y", height)]
         return digits(number, radix, lambda at: body(at[:-1], at[-1]))
 
@@ -213,7 +212,7 @@ class _Writer:
     ) -> Stmt:
         """The sums of some lines for a panel of channels, and the results."""
         first, count = lines
-        width = self.windows.axes[1].size
+        width = self.windows.lines[1].size
 
         def stored(line: Var, v: Var) -> Stmt:
             channel = simplify((panel * self.vectors + v) * self.lanes)
@@ -226,11 +225,15 @@ class _Writer:
         vectors = int64(self.vectors)
         if left % self.vectors:
             vectors = minimum(vectors, left - panel * self.vectors)
+
+        def tiles(cb: Var | None) -> Stmt:
+            return loop("l", count, lambda line: self._line(first + line, lambda batch, y: self._tiles(
+                weights, image, staged, (panel, cb), (line, batch, y))))  # fmt: skip
+
+        sums = tiles(None) if self.blocks.block == 1 else block([
+            self._zeros(staged, count), loop("cb", self.depth, tiles)])  # fmt: skip
         return block([
-            self._zeros(staged, count),
-            loop("cb", self.depth, lambda cb: loop("l", count, lambda line: self._line(
-                first + line, lambda batch, y: self._tiles(
-                    weights, image, staged, (panel, cb), (line, batch, y))))),
+            sums,
             loop("v", vectors, lambda v: loop("l", count, lambda line: stored(line, v))),
         ])  # fmt: skip
 
@@ -241,10 +244,10 @@ class _Writer:
             staged, (v, x * self.lanes), self.lanes, lambda part, at: vector_store(part, at, zero))))  # fmt: skip
 
     def _tiles(
-        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
+        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var | None],
         at: tuple[Var, list[PrimExpr], PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """The sums that a block of input channels adds to a line."""
+        """The sums that a block of input channels adds to a line, or all input channels."""
         line, batch, y = at
 
         def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:
@@ -254,30 +257,43 @@ class _Writer:
         return register_tiles(self.units, self.unit, tile)
 
     def _tile(
-        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var],
+        self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var | None],
         at: tuple[Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
-        (panel, cb), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
-        rows, columns = self.windows.axes
-        count: PrimExpr = int64(min(width, self.inputs))
-        if self.depth > 1 and self.inputs % width:
-            count = minimum(int64(width), self.inputs - cb * width)
+        (panel, some), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
+        rows, columns = self.windows.lines
 
-        def step(tile: RegisterTile, left: Buffer, tap: PrimExpr, c: Var) -> Stmt:
-            start = c * self.packing.width
-            ahead = start + floormod(number, self.vectors) * lanes
+        def step(
+            tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]
+        ) -> Stmt:
+            tap, shift, c = place
+            start = simplify(c * self.packing.width)
+            ahead = (panel, cb + 1, tap, start + floormod(number, self.vectors) * lanes)
             return tile.add(
-                lambda p: BufferLoad(left, (p * (columns.stride * width) + c,)), weights, (panel, cb, tap, start),
-                (panel, cb + 1, tap, ahead),
+                lambda p: BufferLoad(left, (simplify((p * columns.stride + shift) * width + c),)), weights,
+                (panel, cb, tap, start), None if some is None else ahead,
             )  # fmt: skip
 
-        def tap(tile: RegisterTile, i: Var, j: Var) -> Stmt:
-            above = (y * rows.stride + i * rows.dilation) * self.blocks.line
-            start = simplify((above + x * columns.stride + j * columns.dilation) * width)
-            reach = ((height - 1) * columns.stride + 1) * width
-            return part_of(image, self._offset([*batch, cb], start), (reach,), (1,), lambda left: loop(
-                "c", count, lambda c: step(tile, left, i * columns.taps + j, c)))  # fmt: skip
+        def tap(tile: RegisterTile, left: Buffer, cb: Var, i: Var, j: Var) -> Stmt:
+            place = i * columns.taps + j, j * columns.dilation
+            if width == 1:
+                return step(tile, left, cb, (*place, int64(0)))
+            count: PrimExpr = int64(min(width, self.inputs))
+            if self.depth > 1 and self.inputs % width:
+                count = minimum(int64(width), self.inputs - cb * width)
+            return loop("c", count, lambda c: step(tile, left, cb, (*place, c)))
+
+        def taps(tile: RegisterTile, cb: Var) -> Stmt:
+            reach = ((height - 1) * columns.stride + (columns.taps - 1) * columns.dilation + 1) * width
+
+            def line(i: Var) -> Stmt:
+                above = (y * rows.stride + i * rows.dilation) * self.blocks.line
+                start = self._offset([*batch, cb], simplify((above + x * columns.stride) * width))
+                return part_of(image, start, (reach,), (1,), lambda left: loop(
+                    "j", columns.taps, lambda j: tap(tile, left, cb, i, j)))  # fmt: skip
+
+            return loop("i", rows.taps, line)
 
         def parts(tile: RegisterTile, body: Callable[[Buffer, PrimExpr, PrimExpr], Stmt]) -> Stmt:
             place = simplify((line * self.wide + x) * lanes)
@@ -289,9 +305,11 @@ class _Writer:
             return block(vector(v) for v in range(tile.vectors))
 
         def sums(tile: RegisterTile) -> Stmt:
+            zero = spread(const(0, DTYPE), lanes)
             return block([
-                parts(tile, lambda part, p, v: tile.store(p, v, vector_load(part, (p * lanes,), lanes))),
-                loop("i", rows.taps, lambda i: loop("j", columns.taps, lambda j: tap(tile, i, j))),
+                tile.each(lambda p, v: tile.store(p, v, zero)) if some is None
+                else parts(tile, lambda part, p, v: tile.store(p, v, vector_load(part, (p * lanes,), lanes))),
+                loop("cb", self.depth, lambda cb: taps(tile, cb)) if some is None else taps(tile, some),
                 parts(tile, lambda part, p, v: vector_store(part, (p * lanes,), tile.load(p, v))),
             ])  # fmt: skip
 

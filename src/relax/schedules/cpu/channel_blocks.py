@@ -4,7 +4,8 @@
 
 Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
 whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
-last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of up to 4 channels have 4 in a block.
+last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of few channels are copied as they are:
+each block is one channel.
 """
 
 from __future__ import annotations
@@ -16,32 +17,37 @@ from ...prim import And, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Shuffle, Stmt
+from ...tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
 from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, ramp, scratch, vector_load, vector_store
 from .planes import Sizes, digits, window
 from .results import Results
-from .squares import Values, transposed_square
+from .squares import transposed_square
 from .windows import Windows
 
 FEW: Final = 4
-"""Channels up to which so many are in a block."""
+"""Channels up to which a block is one of them."""
 
 
 class ChannelBlocks:
-    """The copy of the data of one convolution of two axes, of `height` × `width` pixels with the padding."""
+    """The copy of the data of one convolution of one or two axes, of `height` × `width` pixels with the padding."""
 
     def __init__(
         self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
     ) -> None:
         self.windows, self.channels, self.lanes = windows, channels, lanes
-        self.block = FEW if channels <= FEW < lanes else lanes
+        self.block = 1 if channels <= FEW else lanes
         """The channels of a block."""
         self.blocks = -(-channels // self.block)
         self.height = height
         self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
         """The pixels from one line to the next: at least a vector."""
         self.size = sizes.named("plane", simplify(height * self.line * self.block))
+        self.data = windows.data
+        """The data, without a dimension of one pixel behind that of a line."""
+        if windows.turned:
+            shape, dtype = windows.data.shape[:-1], str(windows.data.dtype)
+            self.data = decl_buffer(shape, dtype, f"{windows.data.name}_lines", data=windows.data.data)
 
     def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
         """Copy all images, in parallel; `leading` are the sizes of the batch."""
@@ -50,12 +56,13 @@ class ChannelBlocks:
         total: PrimExpr = const(1, "int64")
         for _, size in radix:
             total = total * size
-        return loop("image", simplify(total), lambda flat: digits(
+        copies = loop("image", simplify(total), lambda flat: digits(
             flat, radix, lambda at: self._line(at[:-2], at[-2], at[-1], blocks)), ForKind.PARALLEL)  # fmt: skip
+        return copies if self.data is self.windows.data else DeclBuffer(self.data, copies)
 
     def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:
         """One line of one block of channels."""
-        rows, columns = self.windows.axes
+        rows, columns = self.windows.lines
         lanes, width, place = self.lanes, self.block, (*batch, cb)
         squares = simplify(ceildiv(self.line, lanes))
         last = simplify(self.line - lanes)
@@ -68,10 +75,10 @@ class ChannelBlocks:
                 (*batch, cb), row, simplify(x - columns.before), (*place, (y * self.line + x) * width),
                 blocks)))  # fmt: skip
 
-        zero = Broadcast(const(0, str(blocks.dtype)), width)
-        zeros = loop("v", self.line, lambda v: window(
-            blocks, (*place, (y * self.line + v) * width), width,
-            lambda part, at: vector_store(part, at, zero)))  # fmt: skip
+        zero = Broadcast(const(0, str(blocks.dtype)), lanes)
+        zeros = loop("v", squares, lambda v: let("x", start(v), lambda x: window(
+            blocks, (*place, (y * self.line + x) * width), lanes * width, lambda part, at: loop(
+                "q", width, lambda q: vector_store(part, (*at[:-1], at[-1] + q * lanes), zero)))))  # fmt: skip
         return let("row", simplify(y - rows.before), lambda row: IfThenElse(
             And(row >= 0, row < rows.extent), copied(row), zeros))  # fmt: skip
 
@@ -79,7 +86,7 @@ class ChannelBlocks:
         self, source: Sequence[PrimExpr], row: Var, first: PrimExpr, place: Sequence[PrimExpr], blocks: Buffer
     ) -> Stmt:
         """Some pixels, from `first` on, of a block of channels."""
-        lanes, width, data, extent = self.lanes, self.block, self.windows.data, self.windows.axes[1].extent
+        lanes, width, extent = self.lanes, self.block, self.windows.lines[1].extent
         *batch, cb = source
 
         def load(i: PrimExpr) -> PrimExpr:
@@ -88,23 +95,14 @@ class ChannelBlocks:
             channel = simplify(cb * width + i)
             if self.channels % width:
                 channel = minimum(channel, const(self.channels - 1, "int64"))
-            return BufferLoad(data, (*batch, channel, row, at), And(at >= zero, at < end))
+            outer = (*batch, channel, row) if self.data.ndim == len(batch) + 3 else (*batch, channel)
+            return BufferLoad(self.data, (*outer, at), And(at >= zero, at < end))
 
         def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
             return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)
 
-        def interleaved(part: Buffer, at: Sequence[PrimExpr]) -> Stmt:
-            values = Values("r")
-            rows = tuple(values.of(load(int64(i))) for i in range(width))
-            orders = [
-                [i % width * lanes + i // width + q * (lanes // width) for i in range(lanes)]
-                for q in range(width)
-            ]
-            return values.around(block(
-                stored(part, at, int64(q), Shuffle(rows, order)) for q, order in enumerate(orders)))  # fmt: skip
-
-        if width < lanes:
-            return window(blocks, place, lanes * width, interleaved)
+        if width == 1:
+            return window(blocks, place, lanes, lambda part, at: vector_store(part, at, load(int64(0))))
         return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
             lanes, str(blocks.dtype), load, lambda q, pixel: stored(part, at, q, pixel)))  # fmt: skip
 
@@ -136,8 +134,8 @@ def stored_line(
     def stored(tile: Buffer, x: Var) -> Stmt:
         channels = int64(lanes) if outputs % lanes == 0 else minimum(int64(lanes), outputs - channel)
         return loop("p", channels, lambda p: let(
-            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector(
-                [*batch, co, y], x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
+            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector_of_line(
+                (*batch, co), y, x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
 
     def square(tile: Buffer, part: Buffer) -> Stmt:
         return transposed_square(

@@ -7,7 +7,8 @@
             for p in range(12):
                 acc[p, :] += V[p, k] * (w0, w1)
 
-A line of weights of the block behind is asked for in each step, so that it is in the second-level cache in time.
+In each step a part of the weights behind these is asked for, so that they are in the second-level cache in time. Tiles
+share these evenly: a core has few buffers for lines on their way, and what it needs at once must not wait for them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class RegisterTile:
 
     def add(
         self, elements: Callable[[PrimExpr], BufferLoad], weights: Buffer, at: Sequence[PrimExpr],
-        ahead: Sequence[PrimExpr],
+        ahead: Sequence[PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
         """Add the outer product of the rows' `elements` and the line of `weights` at `at`; ask for those at `ahead`."""
         lanes, (*outer, start) = self.lanes, at
@@ -82,7 +83,7 @@ class RegisterTile:
             return let("a", spread(elements(p), lanes), lambda a: self.each_vector(lambda v: sums(a, v)))
 
         return block([
-            Evaluate(prefetch(BufferLoad(weights, tuple(ahead)), locality=2)),
+            *([] if ahead is None else [Evaluate(prefetch(BufferLoad(weights, tuple(ahead)), locality=2))]),
             self.each_vector(line),
             loop("p", self.height, row, ForKind.UNROLLED),
         ])  # fmt: skip

@@ -64,17 +64,31 @@ class Results:
         element: Callable[[Var], PrimExpr],
         end: PrimExpr | None = None,
     ) -> Stmt:
-        """Store the pixels of a line from `first` on that are pixels, of which `element` has the sum in a lane.
+        """Store the pixels along the last axis from `first` on that are pixels.
 
-        With `end`, only those before it.
+        `element` has the sum of each lane. With `end`, only those before it.
         """
         size = self.windows.axes[-1].size
+        return self._pixels(lambda x: (*leading, x), size, first, lanes, element, end)
 
+    def vector_of_line(
+        self, channel: Sequence[PrimExpr], line: PrimExpr, first: PrimExpr, lanes: int,
+        element: Callable[[Var], PrimExpr], end: PrimExpr,
+    ) -> Stmt:  # fmt: skip
+        """Store those pixels of a line (`Windows.lines`) of a channel that are before `end`."""
+        windows = self.windows
+        size = windows.lines[1].size
+        return self._pixels(lambda x: windows.pixel(channel, line, x), size, first, lanes, element, end)
+
+    def _pixels(
+        self, place: Callable[[PrimExpr], Sequence[PrimExpr]], size: PrimExpr, first: PrimExpr, lanes: int,
+        element: Callable[[Var], PrimExpr], end: PrimExpr | None,
+    ) -> Stmt:  # fmt: skip
         def one(lane: Var) -> Stmt:
             x = first + lane
             inside = And(x >= 0, x < size)
             inside = inside if end is None else And(inside, x < end)
-            return IfThenElse(inside, self.put([*leading, x], element(lane)))
+            return IfThenElse(inside, self.put(place(x), element(lane)))
 
         return loop("lane", lanes, one, ForKind.VECTORIZED)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ...prim import (
     GE,
@@ -37,7 +38,7 @@ from ...prim import (
     substitute,
 )
 from ...prim.intrin import floordiv
-from ...tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Stmt
+from ...tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
 from ...tir.statements import seq_of
 from ..build import int64
@@ -69,6 +70,12 @@ class Axis:
         return (self.taps - 1) * self.dilation // self.stride
 
 
+_ONE_LINE: Final = Axis(
+    IterVar(Range.from_min_extent(const(0, "int64"), const(1, "int64")), Var("line", "int64")),
+    1, 1, 1, const(0, "int64"), const(1, "int64"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Windows:
     """A convolution."""
@@ -97,6 +104,31 @@ class Windows:
     def inputs(self) -> PrimExpr:
         """The input channels of a group."""
         return const(1, "int64") if self.depth is None else size_of(self.depth)
+
+    @property
+    def lines(self) -> tuple[Axis, Axis]:
+        """The axis across lines of pixels and the one along them, of one or two axes.
+
+        Where there is one axis, there is one line; so too where the second axis has one pixel.
+        """
+        if len(self.axes) == 1:
+            return _ONE_LINE, self.axes[0]
+        first, second = self.axes
+        return (second, first) if self.turned else (first, second)
+
+    @property
+    def turned(self) -> bool:
+        """True if lines are along the first of two axes: neighbours there are neighbours in memory."""
+        if len(self.axes) != 2:
+            return False
+        second = self.axes[1]
+        return second.taps == 1 and is_const(second.size, 1) and is_const(second.extent, 1)
+
+    def pixel(self, before: Sequence[PrimExpr], line: PrimExpr, x: PrimExpr) -> tuple[PrimExpr, ...]:
+        """The indices of a pixel of the data or the result: those of the batch and the channel, and its own."""
+        if len(self.axes) == 1:
+            return (*before, x)
+        return (*before, x, line) if self.turned else (*before, line, x)
 
 
 @dataclass(frozen=True)

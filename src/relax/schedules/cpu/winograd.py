@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Final
 
 from ...ir.transform import PassContext
@@ -34,9 +36,9 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .packed_panels import users_of
 from .tiling import tile_for
-from .windows import Kernel, Windows, rewritten_kernels
+from .windows import Axis, Kernel, Windows, rewritten_kernels
 from .winograd_tiles import Plan, Tiles
-from .winograd_transforms import F2, F4, TAPS, KernelTransform, Transforms
+from .winograd_transforms import F2, F4, S2, KernelTransform, Transform, direct_form
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
 """Configuration: True (the default) for algorithms that round differently from the sums as they are written."""
@@ -49,14 +51,18 @@ VECTOR: Final = 7
 """The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
 DIRECT: Final = 1.2
 """The steps of the direct form over those that count."""
-STREAMED: Final = 16
+STREAMED: Final = 28
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
+HIDDEN: Final = 0.8
+"""The part of the shorter of these times that is hidden behind the longer."""
+FILLED: Final = 4
+"""The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
 MOST: Final = 56
 """The most tiles of an item."""
-LARGEST: Final = 24 << 20
-"""Bytes of weights from which on F(2×2) is chosen for images of unknown size."""
+TYPICAL: Final = 3584
+"""Channels times pixels of a line, for images of unknown size: networks halve their images as they double channels."""
 
 
 class Winograd(ScheduleRule):
@@ -111,11 +117,16 @@ class _Shape:
     height: int | None
     width: int | None
 
-    def tiles(self, m: int) -> int | None:
-        """The tiles of all images, or of one image if their number is not known."""
-        if self.height is None or self.width is None:
-            return None
-        return (1 if self.images is None else self.images) * -(-self.height // m) * -(-self.width // m)
+    def pixels(self) -> tuple[int, int, int]:
+        """The images, lines and pixels of a line; probable numbers for those that are not known."""
+        typical = max(TYPICAL // self.outputs, 4)
+        height, width = (typical if size is None else size for size in (self.height, self.width))
+        return 1 if self.images is None else self.images, height, width
+
+    def tiles(self, rows: Transform, columns: Transform) -> int:
+        """The tiles of all images."""
+        images, height, width = self.pixels()
+        return images * -(-height // rows.m) * -(-width // columns.m)
 
 
 def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
@@ -123,14 +134,12 @@ def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
     shape, lanes = _shape(windows), tile_for(target, 32).lanes
     if shape is None or lanes < F4.m:
         return None
-    chosen = _chosen(shape, lanes, transform)
-    return None if chosen is None else _sizes(shape, chosen, target)
+    chosen = _chosen(shape, windows, lanes, transform)
+    return None if chosen is None else _sizes(shape, *chosen, target)
 
 
 def _shape(windows: Windows) -> _Shape | None:
     if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None:
-        return None
-    if any((a.taps, a.stride, a.dilation) != (TAPS, 1, 1) for a in windows.axes):
         return None
     inputs, outputs = _number(windows.inputs), _number(windows.channels)
     if windows.out.buffer.dtype != "float32" or inputs is None or outputs is None:
@@ -142,49 +151,58 @@ def _shape(windows: Windows) -> _Shape | None:
     return _Shape(inputs, outputs, images, *(_number(axis.size) for axis in windows.axes))
 
 
-def _chosen(shape: _Shape, lanes: int, transform: int) -> Transforms | None:
+def _forms(axis: Axis) -> list[Transform]:
+    """The transforms that an axis may have."""
+    forms = {(3, 1, 1): [F4, F2], (3, 2, 1): [S2]}.get((axis.taps, axis.stride, axis.dilation), [])
+    return [*forms, direct_form(axis.taps, axis.stride, axis.dilation)]
+
+
+def _chosen(
+    shape: _Shape, windows: Windows, lanes: int, transform: int
+) -> tuple[Transform, Transform] | None:
     """The transforms with which a convolution is faster than in the direct form; None if it is not."""
     if min(shape.inputs, shape.outputs) < FEWEST:
         return None
     products = shape.inputs * shape.outputs / lanes
-    if shape.height is None or shape.width is None:
-        if transform:
-            return None
-        large = 4 * F4.n**2 * shape.inputs * shape.outputs > LARGEST
-        return F2 if large else F4
-    pixels = (1 if shape.images is None else shape.images) * shape.height * shape.width
 
-    def cost(transforms: Transforms) -> float:
-        tiles, elements = shape.tiles(transforms.m) or 0, transforms.n**2
-        vectors = -(-shape.inputs // lanes) + -(-shape.outputs // lanes)
+    def cost(forms: tuple[Transform, Transform]) -> float:
+        tiles, slots = -(-shape.tiles(*forms) // FILLED) * FILLED, forms[0].slots * forms[1].slots
+        vectors = -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
+        computed, read = tiles * slots * products, STREAMED * slots * products
         return (
-            max(tiles, STREAMED) * elements * products
-            + tiles * elements * vectors * VECTOR
-            + transform * products
-        )
+            max(computed, read) + (1 - HIDDEN) * min(computed, read)
+            + tiles * vectors * VECTOR + transform * products
+        )  # fmt: skip
 
-    best = min((F4, F2), key=cost)
-    return best if cost(best) < DIRECT * TAPS**2 * max(pixels, STREAMED / 2) * products else None
+    rows, columns = windows.axes
+    best = min(product(_forms(rows), _forms(columns)), key=cost)
+    if all(form.exact for form in best):
+        return None
+    direct = DIRECT * rows.taps * columns.taps * prod(shape.pixels()) * products
+    return best if not transform or cost(best) < direct else None
 
 
-def _sizes(shape: _Shape, transforms: Transforms, target: Target) -> Plan:
+def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -> Plan:
     """The division of a convolution among items, groups of channels and register tiles."""
-    tile, caches, elements = tile_for(target, 32), target.machine.caches, transforms.n**2
+    tile, caches, slots = tile_for(target, 32), target.machine.caches, rows.slots * columns.slots
     lanes, registers = tile.lanes, tile.rows * tile.vectors
     blocks = -(-shape.outputs // lanes)
     vectors = min((2, 3, 4, 1), key=lambda v: -(-blocks // v) * v) if tile.vectors > 2 else min(2, blocks)
     tall = max(registers // vectors // 3, 1) * 3
-    unit, bytes_ = tall // 3, 4 * elements * -(-shape.inputs // lanes) * lanes
-    limit = max(min(caches.l2 * 2 // 5 // bytes_, MOST), 2 * unit) // unit * unit
-    most, tiles = min(limit, 32 // unit * unit), shape.tiles(transforms.m)
-    if tiles is not None and shape.images is not None:
+    unit, bytes_ = tall // 3, 4 * slots * -(-shape.inputs // lanes) * lanes
+    limit = max(min(caches.l2 * 5 // 8 // bytes_, MOST), 2 * unit) // unit * unit
+    most, tiles = min(limit, 32 // unit * unit), shape.tiles(rows, columns)
+    if None not in (shape.images, shape.height, shape.width):
         most = min(range(limit, 2 * unit - 1, -unit), key=lambda share: _work(tiles, share, unit))
     panels = -(-blocks // vectors)
-    held = max(caches.l2 // 5 // (4 * elements * most * vectors * lanes), 1)
+    held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
     groups = -(-panels // held)
+    depth = -(-shape.inputs // lanes)
+    most_blocks = max(caches.l1 // 2 // (4 * vectors * lanes * lanes), 1)
+    chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))
     return Plan(
-        transforms, shape.inputs, shape.outputs, lanes, vectors, tall, most, -(-panels // groups),
-        target.machine.cores,
+        rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, -(-panels // groups),
+        chunk, target.machine.cores,
     )  # fmt: skip
 
 

@@ -1,12 +1,21 @@
-"""Transforms of Winograd's F(m×m, 3×3): polynomials of degree m + 1 by their values at m + 1 points and infinity.
+"""Transforms of an axis of a convolution: tiles of `m` pixels as sums of products of slots.
 
-    data        d of m + 2 elements     Bᵀ · d: the values of the polynomial with these coefficients, each without the
-                                        other points
-    kernel      g of 3 elements         G · g: the values of a kernel's polynomial, over what the data was multiplied by
-    pixels      m + 2 products          Aᵀ · …: the m pixels of a line of a tile
+    data        the elements of a line that a tile meets    Bᵀ · d: a vector of data for each slot
+    kernel      the taps g of a line                        G · g: a weight for each slot
+    sums        slot by slot, data · weight over channels   each sum adds up the products of some slots
+    pixels      the sums of a tile                          Aᵀ · sums: the m pixels of a line of a tile
 
-Two transforms of lines, one behind the other, are the transform of a square. F(4×4) has the points 0, ±√½, ±√2 and ∞,
-where results are as exact as those of the direct form; F(2×2) has 0, ±1 and ∞, where all factors are 1 and ½.
+Two transforms, one behind the other, are that of a square; the axes may have different ones.
+
+    direct      1 pixel, a slot for each tap, one sum       any number of taps, stride and dilation
+    F(2)        2 pixels, 4 slots, 4 sums                   3 taps, where the direct form multiplies 6 times
+    F(4)        4 pixels, 6 slots, 6 sums                   3 taps, instead of 12
+    S(2)        2 pixels, 5 slots, 3 sums                   3 taps of stride 2, instead of 6
+
+F(m) is Winograd's F(m, 3): polynomials of degree m + 1 by their values at m + 1 points and infinity. F(4) has the points
+0, ±√½, ±√2 and ∞, where results are as exact as those of the direct form; F(2) has 0, ±1 and ∞, where all factors are 1
+and ½. S(2) splits the taps by their phase: those at even elements are F(2, 2) with the points 0, 1 and ∞, the one at odd
+elements is multiplied directly and added to the sums at 0 and ∞, so that all factors are 1.
 
 S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
 Neural Networks*, 2015.
@@ -16,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -24,10 +34,9 @@ from ...prim import Add, Mul, PrimExpr, Sub, const
 from ...tir import Broadcast
 from .squares import Values
 
-TAPS: Final = 3
 A: Final = 0.5**0.5
 B: Final = 2**0.5
-"""The points of F(4×4) are 0, ±A, ±B and ∞, where A · B = 1."""
+"""The points of F(4) are 0, ±A, ±B and ∞, where A · B = 1."""
 _SMALL: Final = 1 / (2 * A * A * (A * A - B * B))
 _LARGE: Final = 1 / (2 * B * B * (B * B - A * A))
 """The reciprocals of the divisors of a kernel's values at ±A and ±B."""
@@ -71,20 +80,65 @@ def _pixels2(values: Values, m: Sequence[PrimExpr]) -> list[PrimExpr]:
     return [Add(m[0], s), Add(m[3], d)]
 
 
+def _phases(values: Values, d: Sequence[PrimExpr]) -> list[PrimExpr]:
+    del values
+    return [Sub(d[0], d[2]), d[1], d[2], Sub(d[4], d[2]), d[3]]
+
+
+def _of_phases(values: Values, m: Sequence[PrimExpr]) -> list[PrimExpr]:
+    del values
+    return [Add(m[0], m[1]), Add(m[1], m[2])]
+
+
+def _same(values: Values, elements: Sequence[PrimExpr]) -> list[PrimExpr]:
+    del values
+    return list(elements)
+
+
 @dataclass(frozen=True)
-class Transforms:
-    """The transforms of tiles of `m` × `m` pixels."""
+class Transform:
+    """The transform of an axis."""
 
     m: int
+    """The pixels of a tile."""
+    stride: int
+    """The elements of data from one pixel to the next."""
+    places: tuple[int, ...]
+    """The elements of data that a tile meets, by their distance from the first."""
+    sums: tuple[int, ...]
+    """The sum to which each slot belongs."""
     data: Line
     pixels: Line
-    factors: tuple[tuple[float, float, float], ...]
-    """G: each row is an element of a transformed line of a kernel."""
+    factors: tuple[tuple[float, ...], ...]
+    """G: each row is a slot of a transformed line of a kernel."""
 
     @property
-    def n(self) -> int:
-        """The elements of a line of data that a tile meets."""
-        return self.m + TAPS - 1
+    def slots(self) -> int:
+        return len(self.sums)
+
+    @property
+    def count(self) -> int:
+        """The number of sums."""
+        return max(self.sums) + 1
+
+    @property
+    def taps(self) -> int:
+        return len(self.factors[0])
+
+    @property
+    def step(self) -> int:
+        """The elements of data from one tile to the next."""
+        return self.m * self.stride
+
+    @property
+    def reach(self) -> int:
+        """The elements of data from the first that a tile meets to the last, with both."""
+        return self.places[-1] + 1
+
+    @property
+    def exact(self) -> bool:
+        """True for the direct form, which adds up the products that are written."""
+        return self.data is _same
 
     def kernel(self, values: Values, g: Sequence[PrimExpr]) -> list[PrimExpr]:
         """G · g."""
@@ -103,23 +157,37 @@ class Transforms:
         return results
 
 
-F4: Final = Transforms(4, _data4, _pixels4, (
+F4: Final = Transform(4, 1, tuple(range(6)), tuple(range(6)), _data4, _pixels4, (
     (1, 0, 0),
     (_SMALL, _SMALL * A, _SMALL * A * A), (_SMALL, -_SMALL * A, _SMALL * A * A),
     (_LARGE, _LARGE * B, _LARGE * B * B), (_LARGE, -_LARGE * B, _LARGE * B * B),
     (0, 0, 1),
 ))  # fmt: skip
-F2: Final = Transforms(2, _data2, _pixels2, ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)))
+F2: Final = Transform(2, 1, tuple(range(4)), tuple(range(4)), _data2, _pixels2, (
+    (1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1),
+))  # fmt: skip
+S2: Final = Transform(2, 2, tuple(range(5)), (0, 0, 1, 2, 2), _phases, _of_phases, (
+    (1, 0, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1), (0, 1, 0),
+))  # fmt: skip
+
+
+@lru_cache
+def direct_form(taps: int, stride: int, dilation: int) -> Transform:
+    """The direct form: a pixel is the sum of the products of all taps."""
+    places = tuple(tap * dilation for tap in range(taps))
+    identity = tuple(tuple(float(i == j) for j in range(taps)) for i in range(taps))
+    return Transform(1, stride, places, (0,) * taps, _same, _same, identity)
 
 
 @dataclass(frozen=True)
 class KernelTransform:
-    """Weights as a convolution reads them: U[group, e, panel, ci * width + p] is element e of G · W[co, ci] · Gᵀ.
+    """Weights as a convolution reads them: U[group, slot, panel, ci * width + p] is a slot of G · W[co, ci] · Gᵀ.
 
     Output channel ``co = (group * panels + panel) * width + p``; those that are none have zeros.
     """
 
-    transforms: Transforms
+    rows: Transform
+    columns: Transform
     outputs: int
     inputs: int
     groups: int
@@ -129,17 +197,23 @@ class KernelTransform:
     """The output channels of a panel."""
 
     @property
+    def slots(self) -> int:
+        """The slots of a square: those of a row of slots one after the other."""
+        return self.rows.slots * self.columns.slots
+
+    @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The groups of panels, the elements of a transform, the panels of a group, and the elements of a panel."""
-        return self.groups, self.transforms.n**2, self.panels, self.inputs * self.width
+        """The groups of panels, the slots, the panels of a group, and the elements of a panel."""
+        return self.groups, self.slots, self.panels, self.inputs * self.width
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        g, count = np.array(self.transforms.factors), self.transforms.n**2
-        squares = np.einsum("ik,ockl,jl->ocij", g, array.astype("float64"), g, optimize=True)
-        padded = np.zeros((self.groups * self.panels * self.width, self.inputs, count), "float32")
-        padded[: self.outputs] = np.reshape(squares, (self.outputs, self.inputs, count))
-        split = np.reshape(padded, (self.groups, self.panels, self.width, self.inputs, count))
-        return np.reshape(np.transpose(split, (0, 4, 1, 3, 2)), self.shape)
+        factors = np.kron(np.array(self.rows.factors), np.array(self.columns.factors))
+        taps = np.reshape(array, (self.outputs * self.inputs, -1)).astype("float64")
+        slots = np.reshape((factors @ taps.T).astype("float32"), (self.slots, self.outputs, self.inputs))
+        padded = np.zeros((self.slots, self.groups * self.panels * self.width, self.inputs), "float32")
+        padded[:, : self.outputs] = slots
+        split = np.reshape(padded, (self.slots, self.groups, self.panels, self.width, self.inputs))
+        return np.reshape(np.transpose(split, (1, 0, 2, 4, 3)), self.shape)
 
 
-__all__ = ["F2", "F4", "TAPS", "KernelTransform", "Line", "Transforms"]
+__all__ = ["F2", "F4", "S2", "KernelTransform", "Line", "Transform", "direct_form"]
