@@ -233,6 +233,10 @@ class Operator(Node):
         """
         return None
 
+    def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
+        """`gradient` of a call, where a BlockBuilder is at hand: for operators whose gradient is a new kernel."""
+        return self.gradient(call.args, result, grad)
+
     # ---------------------------------------------------------------------------------- lowering
 
     def formula(self, *values: Any) -> Any:

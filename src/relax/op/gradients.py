@@ -51,7 +51,7 @@ def reshaped(grad: RelaxExpr, like: RelaxExpr) -> RelaxExpr | None:
 def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
     """The gradient of an operand that was broadcast: the sum over the dimensions along which it was repeated.
 
-    None if it is not known which these are.
+    Where it is not known if a dimension was repeated, that is found out at run time. None if the sizes are not known.
     """
     wide, narrow = dims_of(grad), dims_of(operand)
     if wide is None or narrow is None:
@@ -64,7 +64,7 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
             axes.append(new + d)
         elif answer is Verdict.POSSIBLY:
             if not is_const(size, 1):
-                return None
+                return apply("collapse_sum_to", grad, ShapeExpr(tuple(narrow)))
             axes.append(new + d)
     if not axes:
         return grad

@@ -62,6 +62,7 @@ from .fusion import (
     MergeCompositeFunctions,
     PatternCheckContext,
 )
+from .gradient import Gradient
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .lazy_get_input import LazyGetInput
@@ -116,6 +117,7 @@ __all__ = [
     "FuseOpsByPattern",
     "FuseTIR",
     "FusionPattern",
+    "Gradient",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
