@@ -45,7 +45,17 @@ def masked(value: RelaxExpr, condition: RelaxExpr) -> Term:
 def reshaped(grad: RelaxExpr, like: RelaxExpr) -> RelaxExpr | None:
     """A gradient in the shape of an operand; None if that is not known."""
     dims = dims_of(like)
-    return None if dims is None else apply("reshape", grad, ShapeExpr(tuple(dims)))
+    if dims is None:
+        return None
+    return grad if _has_dims(grad, dims) else apply("reshape", grad, ShapeExpr(tuple(dims)))
+
+
+def _has_dims(expr: RelaxExpr, dims: Sequence[PrimExpr]) -> bool:
+    """True if a tensor is proved to have these sizes."""
+    sizes = dims_of(expr)
+    if sizes is None or len(sizes) != len(dims):
+        return False
+    return all(prove_equal(a, b) is Verdict.YES for a, b in zip(sizes, dims, strict=True))
 
 
 def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
@@ -68,7 +78,7 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
             axes.append(new + d)
     if not axes:
         return grad
-    return apply("reshape", apply("sum", grad, axis=axes), ShapeExpr(tuple(narrow)))
+    return reshaped(apply("sum", grad, axis=axes), operand)
 
 
 def spread(
@@ -79,7 +89,7 @@ def spread(
     if dims is None:
         return None
     axes = range(len(dims)) if axis is None else normalize_axes(axis, len(dims))
-    if not keepdims and axes:
+    if not keepdims and 0 < len(axes) < len(dims):  # one number needs no dimensions to be broadcast
         grad = apply("expand_dims", grad, axis=sorted(axes))
     return apply("broadcast_to", grad, ShapeExpr(tuple(dims)))
 
