@@ -43,15 +43,12 @@ from ..analysis.properties import LEGALIZED, NO_DATAFLOW, NORMAL_FORM, SHAPES_LO
 from ..analysis.uses import uses_of
 from ..block_builder import BlockBuilder
 from ..derive.normalize import normalize_module
-from ..derive.substitution import Substitution, copy_with_new_vars
+from ..derive.substitution import copy_with_new_vars
 from ..expr import (
     Binding,
     Call,
-    DataflowVar,
     Function,
-    If,
     MatchCast,
-    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -70,7 +67,6 @@ from ..ir import (
     Span,
     StructInfo,
     map_children,
-    set_slot,
     structural_equal,
 )
 from ..op import is_call_of, operator_of
@@ -80,6 +76,7 @@ from ..op.creation import Ones
 from ..op.grad import EndCheckpoint, Mark, NoGrad, StartCheckpoint
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
+from .one_block import OneBlock, bindings_of, body_of, obstacles, results_of
 
 SUFFIX = "_adjoint"
 CODE = "E4012"
@@ -181,18 +178,9 @@ def _is_settled(info: StructInfo | None) -> bool:
     )
 
 
-def _outputs(body: RelaxExpr) -> list[RelaxExpr]:
-    """The parts of a function's result that may be the target."""
-    if isinstance(body, Tuple):
-        return list(body.fields)
-    if isinstance(body.struct_info, TupleStructInfo):
-        return [TupleGetItem(body, i) for i in range(len(body.struct_info.fields))]
-    return [body]
-
-
-def _target(body: RelaxExpr, index: int) -> tuple[RelaxExpr, TensorStructInfo]:
+def _target(func: Function, index: int) -> tuple[RelaxExpr, TensorStructInfo]:
     """The expression to differentiate, and what it is."""
-    outputs = _outputs(body)
+    body, outputs = body_of(func).body, results_of(func)
     if not 0 <= index < len(outputs):
         raise _error(f"target_index is {index}, but the function returns {len(outputs)} values", body.span)
     infos = body.struct_info.fields if isinstance(body.struct_info, TupleStructInfo) else [body.struct_info]
@@ -207,32 +195,6 @@ def _target(body: RelaxExpr, index: int) -> tuple[RelaxExpr, TensorStructInfo]:
 # ------------------------------------------------------------------------------------------- building
 
 
-class _Forward(Substitution):
-    """The bindings of the function inside one dataflow block: marks become what they mark, other variables local."""
-
-    def __init__(self, outputs: set[Var]) -> None:
-        super().__init__({}, {})
-        self.outputs = outputs
-
-    def define(self, var: Var) -> Var:
-        new = super().define(var)
-        if isinstance(new, DataflowVar) or var in self.outputs:
-            return new
-        local = DataflowVar(new.name_hint, new.annotation, span=new.span)
-        set_slot(local, "_struct_info", new.struct_info_)
-        self.variables[var] = local
-        return local
-
-    def mark(self, binding: VarBinding, call: Call) -> VarBinding | None:
-        """The binding of a mark: none, or one variable for another if it is a result of the function."""
-        operand = self.node(call.args[0])
-        assert isinstance(operand, RelaxExpr)
-        if binding.var in self.outputs:
-            return binding.replace(value=operand)
-        self.variables[binding.var] = operand
-        return None
-
-
 class _Adjoint:
     """Builds the adjoint of one function, whose variables are its own already."""
 
@@ -240,12 +202,11 @@ class _Adjoint:
         self, mod: IRModule, name: str, func: Function, required: Sequence[Var], target_index: int
     ) -> None:
         self.name, self.func, self.required = name, func, required
-        assert isinstance(func.body, SeqExpr)
-        self.body = func.body.body
-        self.target, self.target_info = _target(self.body, target_index)
-        self.bindings: list[Binding] = [b for block in func.body.blocks for b in block.bindings]
+        self.body = body_of(func).body
+        self.target, self.target_info = _target(func, target_index)
+        self.bindings = bindings_of(func)
         self.builder = BlockBuilder(mod, warn=False)
-        self.forward = _Forward({*func.params, *uses_of(self.body).variables})
+        self.forward = OneBlock((*func.params, *uses_of(self.body).variables))
         self.active: set[Var] = set()
         """Variables that depend on required parameters."""
         self.segment: dict[Var, int] = {}
@@ -267,25 +228,14 @@ class _Adjoint:
                 for position, binding in enumerate(self.bindings):
                     self._copy(position, binding)
                 gradients = self._differentiate()
-            result = self.forward.node(self.body)
-            assert isinstance(result, RelaxExpr)
+            result = self.forward.expression(self.body)
             self.builder.emit_func_output(Tuple((result, Tuple(gradients))))
         return self.builder.get()
 
     def _check_straight(self) -> None:
         """Complain of what a dataflow block cannot hold."""
-        if not self.func.is_pure:
-            self._problem("an impure function has no gradient", self.func.span)
-        for binding in self.bindings:
-            value = binding.value
-            if isinstance(value, If):
-                hint = "compute both branches, and choose with R.where"
-                self._problem("a function with branches has no gradient", value.span or binding.span, hint)
-            elif isinstance(value, Function):
-                hint = "write its body where it is called"
-                self._problem(
-                    "a function with local functions has no gradient", value.span or binding.span, hint
-                )
+        for reason, span, hint in obstacles(self.func):
+            self._problem(f"{reason} has no gradient", span, hint)
         self._report()
 
     def _problem(self, message: str, span: Span | None, hint: str = "") -> None:
@@ -315,9 +265,11 @@ class _Adjoint:
         elif _starts(value) or any(var in self.segment for var in _operands(value)):
             self.segment[binding.var] = position
         if isinstance(binding, VarBinding) and isinstance(value, Call) and is_call_of(value, Mark):
-            replaced = self.forward.mark(binding, value)
-            if replaced is not None:
-                self.builder.emit_normalized(replaced)
+            marked = self.forward.expression(value.args[0])
+            if binding.var in self.forward.outputs:
+                self.builder.emit_normalized(binding.replace(value=marked))
+            else:
+                self.forward.variables[binding.var] = marked
         else:
             self.builder.emit_normalized(self.forward.binding(binding))
 
