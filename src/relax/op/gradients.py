@@ -81,6 +81,17 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
     return reshaped(apply("sum", grad, axis=axes), operand)
 
 
+def unfolded(
+    value: RelaxExpr, like: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
+) -> RelaxExpr | None:
+    """What a reduction of `like` along `axis` gives, with the dimensions that it removed as ones of size 1."""
+    ndim = tensor_info(like).ndim
+    if ndim == -1:
+        return None
+    axes = range(ndim) if axis is None else normalize_axes(axis, ndim)
+    return apply("expand_dims", value, axis=sorted(axes)) if axes and not keepdims else value
+
+
 def spread(
     grad: RelaxExpr, operand: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
 ) -> RelaxExpr | None:

@@ -12,8 +12,10 @@ import numpy as np
 from ... import topi
 from ...ir import DataType, StructInfo
 from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..base import Gradients, Term
 from ..dims import tensor
 from ..facts import Axes, MixedPrecision, Permuted
+from ..gradients import apply
 from ..operator import Array, Operator, operator
 from .activation import wide
 from .windows import Windowed, in_layout
@@ -95,6 +97,13 @@ class Pool(Windowed):
             count = int(np.prod([along.size for along in index[2:]]))
             out[(..., *place)] = fold(x[index].reshape(*x.shape[:2], count), places)
         return self.in_result_layout(out)
+
+
+    def pool_gradient(self, name: str, operands: Sequence[Term], grad: Term, *attributes: str) -> Gradients | None:
+        """The gradient as a call of the operator of that name, with the attributes of pooling and further ones."""
+        names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "out_layout", *attributes)
+        (data,) = operands
+        return (apply(name, grad, data, **{attribute: getattr(self, attribute) for attribute in names}),)
 
 
 class PlainPool(Pool):
@@ -281,6 +290,9 @@ class MaxPool2d(MaxPool):
     layout: str = "NCHW"
     out_layout: str | None = None
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return self.pool_gradient("grad.max_pool2d_backward", operands, grad)
+
 
 @operator("relax.nn.max_pool3d")
 class MaxPool3d(MaxPool):
@@ -332,6 +344,9 @@ class AvgPool2d(AvgPool):
     count_include_pad: bool = False
     layout: str = "NCHW"
     out_layout: str | None = None
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return self.pool_gradient("grad.avg_pool2d_backward", operands, grad, "count_include_pad")
 
 
 @operator("relax.nn.avg_pool3d")
