@@ -64,8 +64,10 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
     Where it is not known if a dimension was repeated, that is found out at run time. None if the sizes are not known.
     """
     wide, narrow = dims_of(grad), dims_of(operand)
-    if wide is None or narrow is None:
+    if narrow is None:
         return None
+    if wide is None:
+        return apply("collapse_sum_to", grad, ShapeExpr(tuple(narrow)))
     new = len(wide) - len(narrow)
     axes: list[int] = list(range(new))
     for d, size in enumerate(narrow):

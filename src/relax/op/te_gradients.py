@@ -10,9 +10,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from .. import te, topi
 from ..expr import Call, Tuple, TupleGetItem
 from ..ir import Diagnostic, DiagnosticError, RelaxExpr, StructInfo, child
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
@@ -78,8 +80,12 @@ class CallTIRWithGrad(CallTIR):
         fields = _fields(call.args[1])
         if not all(map(_has_shape, (*fields, result))):
             return None
-        name = self.te_grad_name
-        gradients = call_te(builder, function, (grad, *fields), self.te_grad_kwargs, name, None)
+
+        def distinct(*operands: Any, **kwargs: Any) -> list[te.Tensor]:
+            return _distinct(function(*operands, **kwargs), operands)
+
+        name = re.sub(r"\W", "_", self.te_grad_name)
+        gradients = call_te(builder, distinct, (grad, *fields), self.te_grad_kwargs, name, None)
         (info,) = gradients.sinfo_args
         count = len(info.fields) if isinstance(info, TupleStructInfo) else 1
         if count != len(fields):
@@ -106,6 +112,23 @@ class CallTIRWithGrad(CallTIR):
         made = CallTIRWithGrad(te_grad_name, te_grad_kwargs)
         callee, operands = as_callee(name, gvar), as_arguments(name, args)
         return made.call(callee, operands, as_shape(name, tir_vars)).replace(sinfo_args=(out,))
+
+
+def _distinct(results: Any, operands: Sequence[Any]) -> list[te.Tensor]:
+    """The results of a gradient as tensors of their own: a copy of one that is an operand, or there twice."""
+    distinct: list[te.Tensor] = []
+    for result in cast("Sequence[te.Tensor]", results if isinstance(results, (list, tuple)) else [results]):
+        taken = any(result is tensor for tensor in (*_tensors(operands), *distinct))
+        distinct.append(topi.identity(result) if taken else result)
+    return distinct
+
+
+def _tensors(operands: Sequence[Any]) -> list[Any]:
+    return [
+        tensor
+        for operand in operands
+        for tensor in (cast("list[Any]", operand) if isinstance(operand, list) else [operand])
+    ]
 
 
 def _fields(args: RelaxExpr) -> Sequence[RelaxExpr]:

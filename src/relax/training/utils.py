@@ -34,7 +34,13 @@ from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from ..transform.decorators import module_pass
-from ..transform.one_block import OneBlock, bindings_of, body_of, obstacles, results_of
+from ..transform.one_block import (
+    OneBlock,
+    bindings_of,
+    body_of,
+    obstacles,
+    results_of,
+)
 from .errors import misfit
 
 
@@ -57,7 +63,7 @@ def AppendLoss(
     if not isinstance(model, Function):
         raise misfit(f"AppendLoss: {func_name!r} is no Relax function of the module")
     name = f"{func_name}_loss" if new_func_name is None else new_func_name
-    normal = normalize_module(mod)
+    normal = normalize_module(mod).without([name])
     joined = _Joined(normal, name, _function(normal, func_name), loss_function, num_backbone_outputs).module()
     present = mod.get(name)
     if present is None:

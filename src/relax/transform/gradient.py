@@ -100,7 +100,7 @@ def Gradient(
         raise _error(f"{func_name!r} is no Relax function of the module")
     positions = _positions(function, require_grads)
     name = f"{func_name}{SUFFIX}"
-    normal = normalize_module(mod)
+    normal = normalize_module(mod).without([name])
     copy = copy_with_new_vars(_function(normal, func_name))
     adjoint = _Adjoint(normal, name, copy, [copy.params[i] for i in positions], target_index).function()
     present = mod.get(name)
