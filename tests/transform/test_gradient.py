@@ -49,9 +49,7 @@ def check_gradients(mod, *args, target=0, compiled=False):
             rest = iter([*leaves[:i], leaf + sign * 1e-6 * direction, *leaves[i + 1 :]])
             moved = [tuple(next(rest) for _ in arg) if isinstance(arg, tuple) else next(rest) for arg in args]
             at.append(float(flat(values(relax.interpret(mod, "main", *moved)))[target]))
-        np.testing.assert_allclose(
-            (gradient * direction).sum(), (at[0] - at[1]) / 2e-6, rtol=1e-5, atol=1e-7
-        )
+        np.testing.assert_allclose((gradient * direction).sum(), (at[0] - at[1]) / 2e-6, rtol=1e-5, atol=1e-7)
     return gradients
 
 
@@ -115,7 +113,9 @@ def test_uses_are_summed_and_tuples_taken_apart():
     @I.ir_module
     class Mod:
         @R.function
-        def main(x: R.Tensor((4, 3), "float64"), p: R.Tuple(R.Tensor((2, 3), "float64"), R.Tensor((3,), "float64"))):
+        def main(
+            x: R.Tensor((4, 3), "float64"), p: R.Tuple(R.Tensor((2, 3), "float64"), R.Tensor((3,), "float64"))
+        ):
             with R.dataflow():
                 parts = R.split(x, 2, axis=0)
                 first = parts[0]
@@ -242,7 +242,8 @@ def test_checkpoints_change_no_gradient():
     mod = relax.IRModule({"main": relax.script.from_source(f"{plain}")})
     arrays = normal(2, 3), normal(3, 3, seed=1)
     results = [
-        values(relax.interpret(Gradient("main")(each), "main_adjoint", *arrays)) for each in (mod, Checkpointed)
+        values(relax.interpret(Gradient("main")(each), "main_adjoint", *arrays))
+        for each in (mod, Checkpointed)
     ]
     for a, b in zip(*map(flat, results), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -308,7 +309,9 @@ def loss_of(operation, *infos):
         with builder.dataflow():
             result = builder.emit(operation(*params))
             if isinstance(result.struct_info, relax.TupleStructInfo):
-                parts = [builder.emit(relax.TupleGetItem(result, i)) for i in range(len(result.struct_info.fields))]
+                parts = [
+                    builder.emit(relax.TupleGetItem(result, i)) for i in range(len(result.struct_info.fields))
+                ]
             else:
                 parts = [result]
             total = relax.const(0.0, "float64")
@@ -322,7 +325,12 @@ def loss_of(operation, *infos):
 NORMALISED = {
     "layer_norm": (lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[-1, 1]), (2, 3, 4), (4, 3), (4, 3)),
     "no scale": (lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[1], scale=False), (2, 3), (3,), (3,)),
-    "no centre": (lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[0], center=False), (2, 3), (2,), (2,)),
+    "no centre": (
+        lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[0], center=False),
+        (2, 3),
+        (2,),
+        (2,),
+    ),
     "rms_norm": (lambda x, w: relax.op.nn.rms_norm(x, w, axes=[2, 0]), (2, 3, 4), (4, 2)),
     "batch_norm": (relax.op.nn.batch_norm, (2, 3, 2), (3,), (3,), (3,), (3,)),
     "batch statistics": (
@@ -468,7 +476,9 @@ def test_wrong_requests():
     assert "target_index is 1, but the function returns 1 values" in complaint(
         Product, "main", target_index=1
     )
-    changed = Product.with_function("main_adjoint", Product["main"].with_attr("global_symbol", "main_adjoint"))
+    changed = Product.with_function(
+        "main_adjoint", Product["main"].with_attr("global_symbol", "main_adjoint")
+    )
     assert "the module has another function 'main_adjoint'" in complaint(changed, "main")
 
 
@@ -511,9 +521,11 @@ def test_what_has_no_gradient():
             z = R.match_cast(R.sum(y), R.Tensor((), "float32"))
             return z
 
-    assert 'the target must be a scalar of floats, found R.Tensor((3, 3), "float32")' in complaint(Mod, "matrix")
+    assert 'the target must be a scalar of floats, found R.Tensor((3, 3), "float32")' in complaint(
+        Mod, "matrix"
+    )
     text = complaint(Mod, "labels")
-    assert "the gradient by y is required, which is R.Tensor((3,), \"int64\")" in text
+    assert 'the gradient by y is required, which is R.Tensor((3,), "int64")' in text
     assert "require_grads=[...]" in text
     adjoint = Gradient("labels", Mod["labels"].params[0])(Mod)["labels_adjoint"]
     assert len(adjoint.ret_struct_info.fields[1].fields) == 1

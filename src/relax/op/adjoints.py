@@ -1,9 +1,9 @@
 """Gradients of a scalar by the expressions it is computed from, collected use by use for reverse-mode differentiation.
 
-    adjoints = Adjoints()
-    adjoints.add(y, grad)               y is used once, with this gradient
-    adjoints.add(TupleGetItem(t, 0), g) only one field of t is used here
-    adjoints.total(t)                   (g, zeros_like(t[1])): the sum over all uses, zeros where there are none
+adjoints = Adjoints()
+adjoints.add(y, grad)               y is used once, with this gradient
+adjoints.add(TupleGetItem(t, 0), g) only one field of t is used here
+adjoints.total(t)                   (g, zeros_like(t[1])): the sum over all uses, zeros where there are none
 """
 
 from __future__ import annotations

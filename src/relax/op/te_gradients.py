@@ -1,11 +1,11 @@
 """Gradients of kernels: ``call_tir_with_grad``, and the functions of tensor expressions that it names.
 
-    @relax.training.utils.register_te_gradient("scale_grad")
-    def scale_grad(output_grad, x, factor=1.0):
-        return [topi.multiply(output_grad, factor)]
+@relax.training.utils.register_te_gradient("scale_grad")
+def scale_grad(output_grad, x, factor=1.0):
+    return [topi.multiply(output_grad, factor)]
 
-    R.call_tir_with_grad(cls.scale, (x,), R.Tensor((n,), "float32"), te_grad_name="scale_grad",
-                         te_grad_kwargs={"factor": 2.0})
+R.call_tir_with_grad(cls.scale, (x,), R.Tensor((n,), "float32"), te_grad_name="scale_grad",
+                     te_grad_kwargs={"factor": 2.0})
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class CallTIRWithGrad(CallTIR):
         return DiagnosticError(Diagnostic(CODE, text, call.span, hint=hint))
 
     @staticmethod
-    def make(
+    def make(  # pyright: ignore[reportIncompatibleMethodOverride] (nobody calls it through the base)
         gvar: RelaxExpr,
         args: TupleLike,
         out_sinfo: InfoLike | None = None,

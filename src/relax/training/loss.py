@@ -11,13 +11,13 @@
             R.output(gv)
         return gv
 
-The reduction is "mean", "sum", or "none" for the loss of each element (L1, MSE) or sample (cross entropies). Classes are
-dimension 1 of predictions, or the only one.
+The reduction is "mean", "sum", or "none" for the loss of each element (L1, MSE) or sample (cross entropies). Classes
+are dimension 1 of predictions, or the only one.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 from .. import op
 from ..block_builder import BlockBuilder
@@ -52,7 +52,10 @@ class Loss:
         return self._function(predictions, targets)
 
     def _function(
-        self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
+        self,
+        predictions: Var | StructInfo,
+        targets: Var | StructInfo,
+        weights: Var | StructInfo | None = None,
     ) -> Function:
         params = [_parameter(predictions, "predictions"), _parameter(targets, "targets")]
         if weights is not None:
@@ -113,7 +116,10 @@ class CrossEntropyLoss(Loss):
         self.ignore_index = ignore_index
 
     def __call__(
-        self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
+        self,
+        predictions: Var | StructInfo,
+        targets: Var | StructInfo,
+        weights: Var | StructInfo | None = None,
     ) -> Function:
         """The loss as a function of predictions, targets and, if given, weights."""
         return self._function(predictions, targets, weights)
@@ -136,7 +142,10 @@ class CategoricalCrossEntropyLoss(Loss):
         self.ignore_index = ignore_index
 
     def __call__(
-        self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
+        self,
+        predictions: Var | StructInfo,
+        targets: Var | StructInfo,
+        weights: Var | StructInfo | None = None,
     ) -> Function:
         """The loss as a function of predictions, targets and, if given, weights."""
         return self._function(predictions, targets, weights)

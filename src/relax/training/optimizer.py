@@ -161,7 +161,12 @@ class MomentumSGD(Optimizer):
     """
 
     def __init__(
-        self, lr: float, momentum: float, dampening: float = 0, weight_decay: float = 0, nesterov: bool = False
+        self,
+        lr: float,
+        momentum: float,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
     ) -> None:
         super().__init__("MomentumSGD")
         self.lr, self.momentum, self.dampening = float(lr), float(momentum), float(dampening)

@@ -1,4 +1,4 @@
-"""The training loop's state: parameters, states of the model and of the optimizer, and the machine that updates them."""
+"""The state of a training loop: parameters, states of the model and the optimizer, and the machine to update them."""
 
 from __future__ import annotations
 
@@ -157,13 +157,18 @@ class Trainer:
         if self._state_num:
             loss, *states = values
             self._states = states
-        parts: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](tuple(self.params), gradients, self._optim_states)
+        parts: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](
+            tuple(self.params), gradients, self._optim_states
+        )
         params, self._optim_states = parts
         self._params = list(params)
         return loss
 
     def profile_adjoint(self, input_instances: Any, targets: Any) -> Any:
-        """The profile of one run of the loss and its gradients; nothing is updated. See `VirtualMachine.profile`."""
+        """The profile of one run of the loss and its gradients; nothing is updated.
+
+        The machine must have been made with ``VirtualMachine(..., profile=True)``; see `VirtualMachine.profile`.
+        """
         arguments = self._arguments(input_instances, targets)
         return self.vm.profile(SetupTrainer.ADJOINT_FUNC, *arguments)
 
@@ -175,7 +180,8 @@ class Trainer:
 
     def _tensors(self, values: Sequence[Any]) -> list[NDArray]:
         return [
-            value if isinstance(value, NDArray) else nd.array(np.asarray(value), self.device) for value in values
+            value if isinstance(value, NDArray) else nd.array(np.asarray(value), self.device)
+            for value in values
         ]
 
 
@@ -188,7 +194,9 @@ def _shape(var: Var) -> tuple[int, ...]:
     info = var.struct_info
     dims = info.dims if isinstance(info, TensorStructInfo) else None
     if dims is None or not all(isinstance(size, IntImm) for size in dims):
-        message = f"Trainer: {var.name_hint} is {struct_info_text(info)}, expected a tensor whose sizes are numbers"
+        message = (
+            f"Trainer: {var.name_hint} is {struct_info_text(info)}, expected a tensor whose sizes are numbers"
+        )
         raise misfit(message, var.span)
     return tuple(cast(IntImm, size).value for size in dims)
 

@@ -59,12 +59,12 @@ def AppendLoss(
     those of the loss. The new function is called `new_func_name`, by default ``<func_name>_loss``. Both functions are
     pure and without branches; the loss gives a scalar. Raises DiagnosticError (E4013) if they do not fit.
     """
-    model = mod.get(func_name)
-    if not isinstance(model, Function):
+    if not isinstance(mod.get(func_name), Function):
         raise misfit(f"AppendLoss: {func_name!r} is no Relax function of the module")
     name = f"{func_name}_loss" if new_func_name is None else new_func_name
-    normal = normalize_module(mod).without([name])
-    joined = _Joined(normal, name, _function(normal, func_name), loss_function, num_backbone_outputs).module()
+    normal = normalize_module(mod)
+    model = cast(Function, normal[func_name])
+    joined = _Joined(normal.without([name]), name, model, loss_function, num_backbone_outputs).module()
     present = mod.get(name)
     if present is None:
         return joined
@@ -72,10 +72,6 @@ def AppendLoss(
         return mod
     hint = "say another name: new_func_name=..."
     raise misfit(f"AppendLoss: the module has another function {name!r}", present.span, hint)
-
-
-def _function(mod: IRModule, name: str) -> Function:
-    return cast(Function, mod[name])
 
 
 class _Joined:

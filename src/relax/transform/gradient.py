@@ -1,4 +1,4 @@
-"""Differentiate a function: add one that computes its result, and the gradients of a scalar of the result by parameters.
+"""Differentiate a function: add one that computes its result, and the gradients of a scalar of it by parameters.
 
 Before   def main(x: R.Tensor((3, 3)), y: R.Tensor((3, 3))):
              with R.dataflow():
@@ -307,7 +307,7 @@ class _Adjoint:
                     self._add(arg, gradient, span)
             case Call(op=callee):
                 name = f" of {callee.name_hint}" if isinstance(callee, (GlobalVar, Var)) else ""
-                hint = "relax.transform.InlinePrivateFunctions puts the bodies of private functions in the place of calls"
+                hint = "relax.transform.InlinePrivateFunctions puts bodies of private functions in the place of calls"
                 self._problem(f"a call{name}, which is no operator, has no gradient", span, hint)
             case _:
                 self._problem(f"this {type(value).__name__} has no gradient", span)
@@ -367,7 +367,9 @@ class _Adjoint:
                 return node
             if node not in self.placed:
                 new = map_children(node, visit)
-                self.placed[node] = new.replace(span=span) if isinstance(new, Call) and new.span is None else new
+                self.placed[node] = (
+                    new.replace(span=span) if isinstance(new, Call) and new.span is None else new
+                )
             return self.placed[node]
 
         mapped = visit(expr)

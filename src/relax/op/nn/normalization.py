@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import topi
-from ...info.text import prim_text
 from ...expr import Tuple, TupleGetItem
+from ...info.text import prim_text
 from ...ir import StructInfo
 from ...prim import PrimExpr, const, simplify
 from ...struct_info import TensorStructInfo, TupleStructInfo

@@ -98,10 +98,20 @@ class Pool(Windowed):
             out[(..., *place)] = fold(x[index].reshape(*x.shape[:2], count), places)
         return self.in_result_layout(out)
 
-
-    def pool_gradient(self, name: str, operands: Sequence[Term], grad: Term, *attributes: str) -> Gradients | None:
+    def pool_gradient(
+        self, name: str, operands: Sequence[Term], grad: Term, *attributes: str
+    ) -> Gradients | None:
         """The gradient as a call of the operator of that name, with the attributes of pooling and further ones."""
-        names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "out_layout", *attributes)
+        names = (
+            "pool_size",
+            "strides",
+            "padding",
+            "dilation",
+            "ceil_mode",
+            "layout",
+            "out_layout",
+            *attributes,
+        )
         (data,) = operands
         return (apply(name, grad, data, **{attribute: getattr(self, attribute) for attribute in names}),)
 
