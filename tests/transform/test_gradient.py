@@ -332,6 +332,18 @@ NORMALISED = {
         (2,),
     ),
     "rms_norm": (lambda x, w: relax.op.nn.rms_norm(x, w, axes=[2, 0]), (2, 3, 4), (4, 2)),
+    "group_norm": (
+        lambda x, g, b: relax.op.nn.group_norm(x, g, b, num_groups=2, channel_axis=1, axes=[2, 3]),
+        (2, 4, 2, 3),
+        (4,),
+        (4,),
+    ),
+    "instance_norm": (
+        lambda x, g, b: relax.op.nn.instance_norm(x, g, b, channel_axis=-1, axes=[1]),
+        (2, 3, 2),
+        (2,),
+        (2,),
+    ),
     "batch_norm": (relax.op.nn.batch_norm, (2, 3, 2), (3,), (3,), (3,), (3,)),
     "batch statistics": (
         lambda *operands: relax.op.nn.batch_norm(*operands, axis=2, training=True, momentum=0.3),
@@ -355,6 +367,12 @@ SLICED = {
     "cumsum": lambda x: relax.op.cumsum(x, axis=1, exclusive=True),
     "flat": relax.op.cumsum,
     "strided_slice": lambda x: relax.op.strided_slice(x, [2, 0], [1, -1], [4, 9], [2, 1]),
+    "repeat": lambda x: relax.op.repeat(x, 2, axis=1),
+    "all repeated": lambda x: relax.op.repeat(x, 3),
+    "stop_lift_params": relax.op.builtin.stop_lift_params,
+    "tile": lambda x: relax.op.tile(x, (2, 1, 3, 2)),
+    "adaptive": lambda x: relax.op.nn.adaptive_avg_pool1d(x, 3, out_layout="NWC"),
+    "means": lambda x: relax.op.nn.adaptive_avg_pool1d(x, 1),
     "mean": lambda x: relax.op.mean(x, axis=[1], keepdims=True),
     "sum": lambda x: relax.op.sum(x, axis=[-1, 0]),
 }

@@ -33,7 +33,7 @@ from .dims import (
 )
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .facts import Axes, Permuted, has_rank, have_rank, moved_axis, scalars_of, tuple_of, with_new
-from .gradients import apply, dims_of, is_float, tensor_info
+from .gradients import apply, dims_of, is_float, reshaped, tensor_info
 from .known import known_struct_info
 from .operator import Array, operator
 from .shapes import ExpandDims, Move, Squeeze, product
@@ -434,6 +434,18 @@ class Repeat(Move):
     def reference(self, data: Array, repeats: int) -> Array:
         return np.repeat(data, repeats, self.axis)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, repeats = operands
+        dims, info = dims_of(data), known_struct_info(repeats)
+        if dims is None or not isinstance(info, PrimStructInfo) or info.value is None:
+            return None
+        count = info.value.astype("int64")
+        axis = len(dims) - 1 if self.axis is None else self.axis % len(dims)
+        parts = ShapeExpr(
+            (*dims[: axis + 1], count, *dims[axis + 1 :])
+        )  # flattened, rows follow each other as well
+        return (apply("sum", apply("reshape", grad, parts), axis=axis + 1), None)
+
 
 @operator("relax.meshgrid")
 class MeshGrid(Move):
@@ -498,3 +510,16 @@ class Tile(Move):
 
     def reference(self, data: Array, repeats: Sequence[int]) -> Array:
         return np.tile(data, repeats)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, repeats = operands
+        dims, info = dims_of(data), known_struct_info(repeats)
+        counts = info.values if isinstance(info, ShapeStructInfo) else None
+        if dims is None or counts is None:
+            return None
+        ndim, one = max(len(dims), len(counts)), const(1, "int64")
+        sizes = [*[one] * (ndim - len(dims)), *dims]
+        filled = [*[one] * (ndim - len(counts)), *counts]
+        parts = ShapeExpr(tuple(size for pair in zip(filled, sizes, strict=True) for size in pair))
+        summed = apply("sum", apply("reshape", grad, parts), axis=list(range(0, 2 * ndim, 2)))
+        return (reshaped(summed, data), None)

@@ -17,8 +17,8 @@ NAMESPACES: Final = (
             ShapeExpr ShapeStructInfo StringImm StructInfo TensorStructInfo Tuple TupleGetItem
             TupleStructInfo VMInstrumentReturnKind Var VarBinding VirtualMachine analysis block_builder
             build call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_grad const dpl
-            expr expr_functor extern frontend get_pipeline get_shape_of ir op pipeline register_pipeline script struct_info
-            testing training transform utils vm
+            expr expr_functor extern frontend get_pipeline get_shape_of ir op pipeline register_pipeline
+            script struct_info testing training transform utils vm
         """,
         elsewhere={
             "Span": "relax.ir.Span",
@@ -56,12 +56,12 @@ NAMESPACES: Final = (
             bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to bucketize builtin
             call_builtin_with_ctx call_dps_packed call_inplace_packed call_pure_packed call_tir
             call_tir_inplace call_tir_with_grad ccl ceil clip collapse_sum_like collapse_sum_to concat cos
-            cosh cumprod cumsum dequantize distributed divide dynamic_strided_slice einsum equal erf ewise_fma exp expand_dims
-            eye eye_like flatten flip floor floor_divide floor_mod full full_like gather_elements gather_nd
-            grad greater greater_equal hamming_window hint_on_device image index_put index_tensor
-            invoke_closure invoke_pure_closure isfinite isinf isnan layout_transform left_shift less
-            less_equal linear log log_add_exp logical_and logical_not logical_or logical_xor make_closure
-            masked_fill matmul max maximum mean median memory meshgrid min minimum mod
+            cosh cumprod cumsum dequantize distributed divide dynamic_strided_slice einsum equal erf
+            ewise_fma exp expand_dims eye eye_like flatten flip floor floor_divide floor_mod full full_like
+            gather_elements gather_nd grad greater greater_equal hamming_window hint_on_device image
+            index_put index_tensor invoke_closure invoke_pure_closure isfinite isinf isnan layout_transform
+            left_shift less less_equal linear log log_add_exp logical_and logical_not logical_or logical_xor
+            make_closure masked_fill matmul max maximum mean median memory meshgrid min minimum mod
             multinomial_from_uniform multiply negative nn nonzero not_equal null_value one_hot ones
             ones_like outer permute_dims print prod quantize repeat reshape reverse_sequence right_shift
             round rsqrt scatter_elements scatter_nd shape_of shape_to_tensor sigmoid sign sin sinh

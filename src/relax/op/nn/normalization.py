@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import topi
-from ...expr import Tuple, TupleGetItem
+from ...expr import ShapeExpr, Tuple, TupleGetItem
 from ...info.text import prim_text
 from ...ir import StructInfo
 from ...prim import PrimExpr, const, simplify
@@ -214,6 +214,23 @@ class OfChannels(Operator):
             _require_sizes(name, info, None if channels is None else (channels,), 1, "the number of channels")
         return data if data.dtype == dtype else data.replace(dtype=dtype), channels
 
+    def channels_gradient(
+        self, operands: Sequence[Term], grad: Term, standard: Term, slopes: Term
+    ) -> Gradients | None:
+        """The gradients: `slopes` by data, and by γ and β the sums over all axes but that of channels."""
+        ndim = tensor_info(operands[0]).ndim
+        others = [d for d in range(ndim) if d != self.channel_axis % ndim]
+        return (
+            slopes,
+            apply("sum", grad * standard, axis=others) if self.scale else None,
+            apply("sum", grad, axis=others) if self.center else None,
+        )
+
+    def scaled(self, grad: Term, gamma: Term, ndim: int) -> Term:
+        """The gradient by what is scaled by γ, of that by the result."""
+        others = [d for d in range(ndim) if d != self.channel_axis % ndim]
+        return grad * apply("expand_dims", gamma, axis=others) if self.scale else grad
+
     def affine(self, x: Array, gamma: Array, beta: Array) -> Array:
         """x · γ + β, channel by channel."""
         shape = [-1 if d == self.channel_axis % x.ndim else 1 for d in range(x.ndim)]
@@ -264,6 +281,21 @@ class GroupNorm(OfChannels):
         out = _standardised(x, [axis + 1, *(a if a < axis else a + 1 for a in folded)], self.epsilon)
         return self.affine(out.reshape(shape), gamma, beta).astype(data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, gamma, _ = operands
+        dims = tensor_info(data).dims
+        if dims is None:
+            return None
+        ndim, axis = len(dims), self.channel_axis % len(dims)
+        groups = [self.num_groups, simplify(dims[axis] // self.num_groups)]
+        split = ShapeExpr((*dims[:axis], *groups, *dims[axis + 1 :]))
+        axes = [axis + 1, *(a + (a > axis) for a in (a % ndim for a in self.axes))]
+        standard, root = _standardised_term(apply("reshape", data, split), axes, self.epsilon)
+        slope = apply("reshape", self.scaled(grad, gamma, ndim), split)
+        whole = ShapeExpr(tuple(dims))
+        by_data = apply("reshape", _standardised_gradient(standard, root, slope, axes), whole)
+        return self.channels_gradient(operands, grad, apply("reshape", standard, whole), by_data)
+
 
 @operator("relax.nn.instance_norm")
 class InstanceNorm(OfChannels):
@@ -287,6 +319,15 @@ class InstanceNorm(OfChannels):
     def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
         out = _standardised(wide(data), self.axes, self.epsilon)
         return self.affine(out, gamma, beta).astype(data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, gamma, _ = operands
+        ndim = tensor_info(data).ndim
+        if ndim == -1:
+            return None
+        standard, root = _standardised_term(data, self.axes, self.epsilon)
+        by_data = _standardised_gradient(standard, root, self.scaled(grad, gamma, ndim), self.axes)
+        return self.channels_gradient(operands, grad, standard, by_data)
 
 
 @operator("relax.nn.batch_norm")
