@@ -178,7 +178,8 @@ NAMESPACES: Final = (
             DecomposeOpsForInference DecomposeOpsForTraining ExpandMatmulOfSum ExpandTupleArguments
             FunctionPass FuseOps FuseTIR FusionPattern Gradient InlinePrivateFunctions KillAfterLastUse LambdaLift
             LazyTransformParams LegalizeOps LiftTransformParams LowerAllocTensor LowerRuntimeBuiltin
-            MergeCompositeFunctions Normalize OptimizeLayoutTransform PatternCheckContext RealizeVDevice
+            MergeCompositeFunctions Normalize NormalizeGlobalVar
+            OptimizeLayoutTransform PatternCheckContext RealizeVDevice
             RemovePurityChecking RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters
             ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul RewriteDataflowReshape ToNonDataflow
             TopologicalSort UpdateParamStructInfo UpdateVDevice VMBuiltinLower VMShapeLower
@@ -226,7 +227,6 @@ NAMESPACES: Final = (
             ),
             "FuseTransposeMatmul": "group them with a pattern: `relax.transform.FuseOpsByPattern`",
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",
-            "NormalizeGlobalVar": "names are unique by rule; use `relax.transform.AttachGlobalSymbol`",
             "SpecializePrimFuncBasedOnCallSite": "use `relax.tir.specialize` on the PrimFunc",
         },
     ),
