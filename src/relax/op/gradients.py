@@ -86,7 +86,7 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
 def unfolded(
     value: RelaxExpr, like: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
 ) -> RelaxExpr | None:
-    """What a reduction of `like` along `axis` gives, with the dimensions that it removed as ones of size 1."""
+    """The result of a reduction of `like` along `axis`, with the dimensions that it removed as ones of size 1."""
     ndim = tensor_info(like).ndim
     if ndim == -1:
         return None

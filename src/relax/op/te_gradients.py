@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from .. import te, topi
 from ..expr import Call, Tuple, TupleGetItem
-from ..ir import Diagnostic, DiagnosticError, RelaxExpr, StructInfo, child
+from ..ir import RelaxExpr, StructInfo, child
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import InfoLike, ShapeLike, TupleLike
 from .base import Gradients, Term
+from .errors import ATTRIBUTES, OperatorError
 from .intrinsics import CallTIR
 from .known import known_struct_info
 from .operator import operator
@@ -29,8 +30,6 @@ from .tir_calls import as_arguments, as_callee, as_output, as_shape
 TEGradient = Callable[..., Any]
 """A function from the gradient by the result (a list, of several results) and the arguments of a kernel, as te.Tensors,
 to a list of the gradients by the arguments."""
-
-CODE: Final = "E4012"
 
 _FUNCTIONS: dict[str, TEGradient] = {}
 
@@ -69,11 +68,10 @@ class CallTIRWithGrad(CallTIR):
     ) -> StructInfo: ...
 
     def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
-        """A call_tir of the kernel of all gradients."""
+        """A call_tir of the kernel of all gradients. Raises OperatorError for a gradient that cannot be had."""
         function = _FUNCTIONS.get(self.te_grad_name)
         if function is None:
             raise self._refused(
-                call,
                 "no gradient of this name is registered",
                 "register it: @relax.training.utils.register_te_gradient(name)",
             )
@@ -90,13 +88,13 @@ class CallTIRWithGrad(CallTIR):
         count = len(info.fields) if isinstance(info, TupleStructInfo) else 1
         if count != len(fields):
             message = f"it gives {count} gradients for {len(fields)} arguments"
-            raise self._refused(call, message, "let it return a list with one tensor for each argument")
+            raise self._refused(message, "let it return a list with one tensor for each argument")
         whole = gradients if isinstance(info, TupleStructInfo) else Tuple((gradients,))
         return (None, whole, *[None] * (len(call.args) - 2))
 
-    def _refused(self, call: Call, message: str, hint: str) -> DiagnosticError:
-        text = f"Gradient: call_tir_with_grad names the gradient {self.te_grad_name!r}: {message}"
-        return DiagnosticError(Diagnostic(CODE, text, call.span, hint=hint))
+    def _refused(self, message: str, hint: str) -> OperatorError:
+        text = f"call_tir_with_grad names the gradient {self.te_grad_name!r}: {message}"
+        return OperatorError(ATTRIBUTES, text, hint=hint)
 
     @staticmethod
     def make(  # pyright: ignore[reportIncompatibleMethodOverride] (nobody calls it through the base)

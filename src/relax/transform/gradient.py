@@ -73,6 +73,7 @@ from ..op import is_call_of, operator_of
 from ..op.adjoints import Adjoints
 from ..op.base import Operator
 from ..op.creation import Ones
+from ..op.errors import OperatorError
 from ..op.grad import EndCheckpoint, Mark, NoGrad, StartCheckpoint
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
@@ -326,7 +327,11 @@ class _Adjoint:
                 message = f"{name} has no gradient where the dtype of {value.name_hint} is not known"
                 self._problem(message, span, hint)
                 return nothing
-        gradients = None if operator is None else operator.gradient_of_call(self.builder, call, var, grad)
+        try:
+            gradients = None if operator is None else operator.gradient_of_call(self.builder, call, var, grad)
+        except OperatorError as error:
+            self._problem(error.message, span, error.hint)
+            return nothing
         if gradients is not None:
             return gradients
         if operator is None or not _has_rule(operator):

@@ -330,6 +330,11 @@ class InstanceNorm(OfChannels):
         return self.channels_gradient(operands, grad, standard, by_data)
 
 
+def _field(value: Term, index: int) -> Term:
+    """A field of a tuple."""
+    return value.fields[index] if isinstance(value, Tuple) else TupleGetItem(value, index)
+
+
 @operator("relax.nn.batch_norm")
 class BatchNorm(Operator):
     """(y, moving_mean, moving_var): y = (x - mean) / √(variance + ε) · γ + β per channel of `axis`.
@@ -423,10 +428,6 @@ class BatchNorm(Operator):
             by_mean,
             by_var,
         )
-
-
-def _field(value: Term, index: int) -> Term:
-    return value.fields[index] if isinstance(value, Tuple) else TupleGetItem(value, index)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not has_rank(infos, axes):
