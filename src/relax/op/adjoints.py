@@ -59,12 +59,15 @@ class Adjoints:
         """
         if isinstance(expr, Tuple):
             return Tuple([self.total(item) for item in expr.fields])
-        if isinstance(expr, TupleGetItem):
-            whole = self._sums.get(expr.tuple_value, _Sum())
-            own = _field(whole, expr.index)
-        else:
-            own = self._sums.get(expr, _Sum())
-        return _total(own, expr, known_struct_info(expr))
+        return _total(self._collected(expr), expr, known_struct_info(expr))
+
+    def _collected(self, expr: RelaxExpr) -> _Sum:
+        """The gradients by an expression, those by tuples that it is a field of included."""
+        if not isinstance(expr, TupleGetItem):
+            return self._sums.get(expr, _Sum())
+        if isinstance(expr.tuple_value, Tuple):
+            return self._collected(expr.tuple_value.fields[expr.index])
+        return _field(self._collected(expr.tuple_value), expr.index)
 
 
 def _item(grad: RelaxExpr, index: int) -> RelaxExpr:
