@@ -99,10 +99,7 @@ def variables(value, name, params):
 WITHOUT = {
     "one_hot": "a result of float32",
     "one_hot axis": "a result of float32",
-    "repeat": "no rule",
-    "tile": "no rule",
-    "strided_slice": "no rule",
-    "strided_slice size": "no rule",
+    "strided_slice": "a step backwards",
     "nn.upsampling": "no rule",
     "nn.pad": "a constant operand, below",
 }
