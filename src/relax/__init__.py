@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import frontend, relay, runtime, testing
+    from . import frontend, relay, runtime, testing, training
     from ._api import *  # noqa: F403
     from .runtime import (
         Device,
@@ -53,9 +53,10 @@ __all__ = [
     "relay",
     "runtime",
     "testing",
+    "training",
 ]
 
-_ROOMS = frozenset({"frontend", "relay", "runtime", "testing"})
+_ROOMS = frozenset({"frontend", "relay", "runtime", "testing", "training"})
 """The rooms among these names; those that `relax._api` loads are in its list."""
 
 

@@ -55,7 +55,7 @@ from .interpreter import interpret
 from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
 from .ir import DiagnosticError as TVMError
 from .ir.codes import explain
-from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
+from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace, call_tir_with_grad
 from .op.shape import get_shape_of
 from .rewrite.visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .struct_info import (
@@ -119,6 +119,7 @@ __all__ = [
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "call_tir_with_grad",
     "codegen",
     "compile",
     "const",

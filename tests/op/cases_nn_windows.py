@@ -140,4 +140,6 @@ CASES += [
         {"output_size": (3, 2), "layout": "NHWC", "out_layout": "NCHW"},
     ),
     Case("relax.nn.adaptive_avg_pool3d", [rng.array((1, 2, 3, 2, 4), "float32")], {"output_size": (2, 2, 3)}),
+    Case("relax.nn.adaptive_avg_pool2d", [rng.array((1, 1, 3, 4), "float32")], {"output_size": (2, 1)}),
+    Case("relax.nn.adaptive_avg_pool3d", [rng.array((1, 1, 2, 2, 3), "float32")], {"output_size": (2, 1, 2)}),
 ]

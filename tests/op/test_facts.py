@@ -272,6 +272,9 @@ DIFFERENTIABLE = [
     "collapse_sum_like collapse_sum_to einsum gather_elements gather_nd index_tensor outer reverse_sequence",
     "scatter_elements scatter_nd sort",
     "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.leakyrelu",
+    "max min cumsum strided_slice nn.nll_loss nn.max_pool2d nn.avg_pool2d nn.layer_norm nn.rms_norm nn.batch_norm",
+    "nn.group_norm nn.instance_norm nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d",
+    "nn.adaptive_avg_pool3d repeat tile",
     "nn.batch_flatten nn.cross_entropy_with_logits nn.pad nn.pixel_shuffle nn.pixel_unshuffle nn.relu6 nn.selu nn.softplus",
 ]
 RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]

@@ -42,7 +42,7 @@ from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
 from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
 from .known import DEFERRED, known_struct_info, remember
-from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
+from .operands import DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 _CALLED_THROUGH: Final = ("op/", "expr.py", "ir/expr.py")
 """Files and folders of this package that may stand between the user's call of an operator and this one."""
@@ -56,14 +56,6 @@ Term: TypeAlias = Any
 
 Gradients: TypeAlias = "Sequence[RelaxExpr | None]"
 """One gradient per operand, None for an operand that gets none."""
-
-
-DTYPE_CLASSES = {
-    "float": "floating point",
-    "int": "signed integers",
-    "uint": "unsigned integers",
-    "bool": "bool",
-}
 
 
 class Operator(Node):
@@ -232,6 +224,10 @@ class Operator(Node):
         or the rule needs shapes that are not known. `operands`, `result` and `grad` are variables or other leaves.
         """
         return None
+
+    def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
+        """`gradient` of a call, where a BlockBuilder is at hand: for operators whose gradient is a new kernel."""
+        return self.gradient(call.args, result, grad)
 
     # ---------------------------------------------------------------------------------- lowering
 

@@ -45,17 +45,29 @@ def masked(value: RelaxExpr, condition: RelaxExpr) -> Term:
 def reshaped(grad: RelaxExpr, like: RelaxExpr) -> RelaxExpr | None:
     """A gradient in the shape of an operand; None if that is not known."""
     dims = dims_of(like)
-    return None if dims is None else apply("reshape", grad, ShapeExpr(tuple(dims)))
+    if dims is None:
+        return None
+    return grad if _has_dims(grad, dims) else apply("reshape", grad, ShapeExpr(tuple(dims)))
+
+
+def _has_dims(expr: RelaxExpr, dims: Sequence[PrimExpr]) -> bool:
+    """True if a tensor is proved to have these sizes."""
+    sizes = dims_of(expr)
+    if sizes is None or len(sizes) != len(dims):
+        return False
+    return all(prove_equal(a, b) is Verdict.YES for a, b in zip(sizes, dims, strict=True))
 
 
 def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
     """The gradient of an operand that was broadcast: the sum over the dimensions along which it was repeated.
 
-    None if it is not known which these are.
+    Where it is not known if a dimension was repeated, that is found out at run time. None if the sizes are not known.
     """
     wide, narrow = dims_of(grad), dims_of(operand)
-    if wide is None or narrow is None:
+    if narrow is None:
         return None
+    if wide is None:
+        return apply("collapse_sum_to", grad, ShapeExpr(tuple(narrow)))
     new = len(wide) - len(narrow)
     axes: list[int] = list(range(new))
     for d, size in enumerate(narrow):
@@ -64,11 +76,22 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
             axes.append(new + d)
         elif answer is Verdict.POSSIBLY:
             if not is_const(size, 1):
-                return None
+                return apply("collapse_sum_to", grad, ShapeExpr(tuple(narrow)))
             axes.append(new + d)
     if not axes:
         return grad
-    return apply("reshape", apply("sum", grad, axis=axes), ShapeExpr(tuple(narrow)))
+    return reshaped(apply("sum", grad, axis=axes), operand)
+
+
+def unfolded(
+    value: RelaxExpr, like: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
+) -> RelaxExpr | None:
+    """The result of a reduction of `like` along `axis`, with the dimensions that it removed as ones of size 1."""
+    ndim = tensor_info(like).ndim
+    if ndim == -1:
+        return None
+    axes = range(ndim) if axis is None else normalize_axes(axis, ndim)
+    return apply("expand_dims", value, axis=sorted(axes)) if axes and not keepdims else value
 
 
 def spread(
@@ -79,7 +102,7 @@ def spread(
     if dims is None:
         return None
     axes = range(len(dims)) if axis is None else normalize_axes(axis, len(dims))
-    if not keepdims and axes:
+    if not keepdims and 0 < len(axes) < len(dims):  # one number needs no dimensions to be broadcast
         grad = apply("expand_dims", grad, axis=sorted(axes))
     return apply("broadcast_to", grad, ShapeExpr(tuple(dims)))
 

@@ -35,6 +35,14 @@ from .errors import OPERANDS, OperatorError
 
 Kind = type[StructInfo]
 
+DTYPE_CLASSES = {
+    "float": "floating point",
+    "int": "signed integers",
+    "uint": "unsigned integers",
+    "bool": "bool",
+}
+"""Classes of dtypes in words, by what `Operator.require_dtype` calls them."""
+
 KIND_NAMES: dict[Kind, str] = {
     TensorStructInfo: "a tensor",
     ShapeStructInfo: "a shape",

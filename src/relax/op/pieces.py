@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .. import te, topi
-from ..expr import Tuple, TupleGetItem
+from ..expr import PrimValue, ShapeExpr, Tuple, TupleGetItem
 from ..info.dims import simplify_dim
 from ..info.text import prim_text
 from ..ir import DataType, StructInfo
@@ -33,6 +33,7 @@ from .dims import (
 )
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .facts import Axes, Permuted, has_rank, have_rank, moved_axis, scalars_of, tuple_of, with_new
+from .gradients import apply, dims_of, is_float, reshaped, tensor_info
 from .known import known_struct_info
 from .operator import Array, operator
 from .shapes import ExpandDims, Move, Squeeze, product
@@ -285,6 +286,28 @@ class StridedSlice(Move):
             index[axis] = slice(b, e, step)
         return np.ascontiguousarray(x[tuple(index)]) if x.ndim else x
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        """Zeros in which the slice is the result's gradient, one axis after the other; of strides of 1 or more."""
+        x, *bounds = operands
+        if not is_float(x):
+            return (None,) * len(operands)
+        dims, sizes = dims_of(x), dims_of(result)
+        values = [scalars_of(known_struct_info(bound) or ObjectStructInfo()) for bound in bounds]
+        present = [value for value in values if value is not None]
+        if dims is None or sizes is None or len(present) < len(values):
+            return None
+        axes, begins, ends, *strides = present
+        steps = strides[0] if strides else [IntImm("int64", 1)] * len(axes)
+        if not all(isinstance(step, IntImm) and step.value > 0 for step in steps):
+            return None
+        dtype, shape = tensor_info(x).dtype, list(sizes)
+        for axis, b, e, step in zip(axes, begins, ends, steps, strict=True):
+            d = _constant(axis, "axes") % len(dims)
+            shape[d] = dims[d]
+            zeros = apply("zeros", ShapeExpr(tuple(shape)), dtype=dtype)
+            grad = apply("slice_scatter", zeros, grad, *map(PrimValue, (b, e, step)), axis=d)
+        return (grad, *[None] * len(bounds))
+
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         chosen = scalars_of(infos[1]) or []
         if not has_rank(infos, axes) or not all(isinstance(axis, IntImm) for axis in chosen):
@@ -411,6 +434,18 @@ class Repeat(Move):
     def reference(self, data: Array, repeats: int) -> Array:
         return np.repeat(data, repeats, self.axis)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, repeats = operands
+        dims, info = dims_of(data), known_struct_info(repeats)
+        if dims is None or not isinstance(info, PrimStructInfo) or info.value is None:
+            return None
+        count = info.value.astype("int64")
+        axis = len(dims) - 1 if self.axis is None else self.axis % len(dims)
+        parts = ShapeExpr(
+            (*dims[: axis + 1], count, *dims[axis + 1 :])
+        )  # flattened, rows follow each other as well
+        return (apply("sum", apply("reshape", grad, parts), axis=axis + 1), None)
+
 
 @operator("relax.meshgrid")
 class MeshGrid(Move):
@@ -475,3 +510,16 @@ class Tile(Move):
 
     def reference(self, data: Array, repeats: Sequence[int]) -> Array:
         return np.tile(data, repeats)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, repeats = operands
+        dims, info = dims_of(data), known_struct_info(repeats)
+        counts = info.values if isinstance(info, ShapeStructInfo) else None
+        if dims is None or counts is None:
+            return None
+        ndim, one = max(len(dims), len(counts)), const(1, "int64")
+        sizes = [*[one] * (ndim - len(dims)), *dims]
+        filled = [*[one] * (ndim - len(counts)), *counts]
+        parts = ShapeExpr(tuple(size for pair in zip(filled, sizes, strict=True) for size in pair))
+        summed = apply("sum", apply("reshape", grad, parts), axis=list(range(0, 2 * ndim, 2)))
+        return (reshaped(summed, data), None)

@@ -17,7 +17,7 @@ from .base import Gradients, Term
 from .dims import check_later, like, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, without
-from .gradients import apply, dims_of, is_float, masked, number_of, spread, tensor_info
+from .gradients import apply, dims_of, is_float, masked, number_of, reshaped, spread, tensor_info, unfolded
 from .operator import Array, Operator, operator
 
 
@@ -127,6 +127,9 @@ class Max(Reduction):
         least: Any = np.array(DataType(data.dtype.name).min_value, data.dtype)
         return np.asarray(np.max(data, self.axis, keepdims=self.keepdims, initial=least))
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return _extremum_gradient(operands[0], result, grad, self.axis, self.keepdims)
+
 
 @operator("relax.min")
 class Min(Reduction):
@@ -142,6 +145,22 @@ class Min(Reduction):
     def reference(self, data: Array) -> Array:
         greatest: Any = np.array(DataType(data.dtype.name).max_value, data.dtype)
         return np.asarray(np.min(data, self.axis, keepdims=self.keepdims, initial=greatest))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return _extremum_gradient(operands[0], result, grad, self.axis, self.keepdims)
+
+
+def _extremum_gradient(
+    x: Term, result: Term, grad: Term, axis: Sequence[int] | None, keepdims: bool
+) -> Gradients | None:
+    """The gradient by the operand of max or min: elements equal to the extremum share that by the result."""
+    if not is_float(x):
+        return (None,)
+    extremum, whole = (unfolded(value, x, axis, keepdims) for value in (result, grad))
+    if extremum is None or whole is None:
+        return None
+    hits = apply("astype", apply("equal", x, extremum), dtype=tensor_info(x).dtype)
+    return (hits * (whole / apply("sum", hits, axis=axis, keepdims=True)),)
 
 
 def _centered(x: Term, axis: tuple[int, ...] | None) -> Term:
@@ -438,6 +457,19 @@ class CumSum(Running):
         return self.running(
             data, lambda *args, **kwargs: np.cumsum(*args, **kwargs) + kwargs["dtype"].type(0)
         )
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (data,) = operands
+        if not is_float(data):
+            return (None,)
+        if self.dtype is not None and not self.dtype.is_float:
+            return (None,)  # rounded to whole numbers: steps
+        axis = 0 if self.axis is None else self.axis
+        later = apply("flip", grad, axis=axis)
+        sums = apply("flip", apply("cumsum", later, axis=axis, exclusive=self.exclusive), axis=axis)
+        gradient = apply("astype", sums, dtype=tensor_info(data).dtype)
+        shaped = gradient if self.axis is not None else reshaped(gradient, data)
+        return None if shaped is None else (shaped,)
 
 
 @operator("relax.cumprod")

@@ -22,6 +22,7 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .arguments import DTypeLike, FunctionLike, InfoLike, ScalarLike, ShapeLike, TupleLike
+from .base import Gradients, Term
 from .errors import OPERANDS, OperatorError
 from .intrinsic import UNIT, Intrinsic, Lowering, Machine, TupleCall, require_tuple, result_of
 from .operator import operator
@@ -135,6 +136,9 @@ class StopLiftParams(Intrinsic):
 
     def reference(self, x: Any) -> Any:
         return x
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (grad,)
 
 
 # ---------------------------------------------------------------------------------------------- memory

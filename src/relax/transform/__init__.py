@@ -62,6 +62,7 @@ from .fusion import (
     MergeCompositeFunctions,
     PatternCheckContext,
 )
+from .gradient import Gradient
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .lazy_get_input import LazyGetInput
@@ -71,6 +72,7 @@ from .legalize_ops import LegalizeOps
 from .lift_transform_params import LiftTransformParams
 from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
+from .normalize_global_var import NormalizeGlobalVar
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
@@ -116,6 +118,7 @@ __all__ = [
     "FuseOpsByPattern",
     "FuseTIR",
     "FusionPattern",
+    "Gradient",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
@@ -129,6 +132,7 @@ __all__ = [
     "MergeCompositeFunctions",
     "ModulePass",
     "Normalize",
+    "NormalizeGlobalVar",
     "OptimizeLayoutTransform",
     "Pass",
     "PassContext",

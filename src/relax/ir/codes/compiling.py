@@ -83,6 +83,24 @@ declare(
     "Say how many of the first parameters are inputs, in functions that no other function calls.",
 )
 declare(
+    "E4012",
+    "a function that cannot be differentiated",
+    "Gradient was given a function that it cannot differentiate: the target is no scalar of floats, a required "
+    "parameter has no gradient, or something between them has none: a branch, a call of another function, an operator "
+    "without a rule, or operands of which the rule needs to know more. All reasons are listed.",
+    "Reduce the target with `R.sum` or `R.mean`, name the parameters in `require_grads`, and take what has no gradient "
+    "out of the way with `R.grad.no_grad`.",
+)
+declare(
+    "E4013",
+    "parts of a training setup that do not fit",
+    "A model, a loss, an optimizer or a value of `relax.training` does not fit the others: the loss does not take what "
+    "the model gives, the module does not say how many parameters are trained, or these are no tensors of floats of "
+    "static shape.",
+    "Make the loss with the struct info of the model's predictions, and say `param_num` and `state_num` in "
+    "`I.module_attrs`.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

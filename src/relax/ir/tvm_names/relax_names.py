@@ -16,9 +16,9 @@ NAMESPACES: Final = (
             MatchCast ObjectStructInfo PrimStructInfo PrimValue PyExprMutator PyExprVisitor SeqExpr
             ShapeExpr ShapeStructInfo StringImm StructInfo TensorStructInfo Tuple TupleGetItem
             TupleStructInfo VMInstrumentReturnKind Var VarBinding VirtualMachine analysis block_builder
-            build call_dps_packed call_pure_packed call_tir call_tir_inplace const dpl expr expr_functor
-            extern frontend get_pipeline get_shape_of ir op pipeline register_pipeline script struct_info
-            testing transform utils vm
+            build call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_grad const dpl
+            expr expr_functor extern frontend get_pipeline get_shape_of ir op pipeline register_pipeline
+            script struct_info testing training transform utils vm
         """,
         elsewhere={
             "Span": "relax.ir.Span",
@@ -45,11 +45,7 @@ NAMESPACES: Final = (
                 "register Python functions with `relax.register_func`, and call them with "
                 "`relax.op.call_pure_packed`"
             ),
-            "call_tir_with_grad": (
-                "`relax.transform` has no gradients; use `relax.relay.transform.gradient` for Relay programs"
-            ),
             "distributed": "programs run on one worker; the collectives of `relax.op.ccl` are copies",
-            "training": "training is not built; Relay programs have `relax.relay.transform.gradient`",
         },
     ),
     Namespace(
@@ -59,13 +55,13 @@ NAMESPACES: Final = (
             abs acos acosh add arange argmax argmin argsort asin asinh assert_op astype atan atanh
             bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to bucketize builtin
             call_builtin_with_ctx call_dps_packed call_inplace_packed call_pure_packed call_tir
-            call_tir_inplace ccl ceil clip collapse_sum_like collapse_sum_to concat cos cosh cumprod cumsum
-            dequantize distributed divide dynamic_strided_slice einsum equal erf ewise_fma exp expand_dims
-            eye eye_like flatten flip floor floor_divide floor_mod full full_like gather_elements gather_nd
-            grad greater greater_equal hamming_window hint_on_device image index_put index_tensor
-            invoke_closure invoke_pure_closure isfinite isinf isnan layout_transform left_shift less
-            less_equal linear log log_add_exp logical_and logical_not logical_or logical_xor make_closure
-            masked_fill matmul max maximum mean median memory meshgrid min minimum mod
+            call_tir_inplace call_tir_with_grad ccl ceil clip collapse_sum_like collapse_sum_to concat cos
+            cosh cumprod cumsum dequantize distributed divide dynamic_strided_slice einsum equal erf
+            ewise_fma exp expand_dims eye eye_like flatten flip floor floor_divide floor_mod full full_like
+            gather_elements gather_nd grad greater greater_equal hamming_window hint_on_device image
+            index_put index_tensor invoke_closure invoke_pure_closure isfinite isinf isnan layout_transform
+            left_shift less less_equal linear log log_add_exp logical_and logical_not logical_or logical_xor
+            make_closure masked_fill matmul max maximum mean median memory meshgrid min minimum mod
             multinomial_from_uniform multiply negative nn nonzero not_equal null_value one_hot ones
             ones_like outer permute_dims print prod quantize repeat reshape reverse_sequence right_shift
             round rsqrt scatter_elements scatter_nd shape_of shape_to_tensor sigmoid sign sin sinh
@@ -79,9 +75,9 @@ NAMESPACES: Final = (
         },
         missing={
             "all any": 'on a bool tensor: `relax.op.min` and `relax.op.max` of `astype(x, "int8")`',
-            "call_tir_with_grad register_gradient": (
-                "Relax programs are not differentiated; use `relax.relay.transform.gradient` for "
-                "Relay programs"
+            "register_gradient": (
+                "the gradient of an operator is a method of its class; for a kernel of your own, "
+                "`relax.op.call_tir_with_grad`"
             ),
             "size": "use `relax.op.shape_of` and `relax.op.prod`, or `tensor.struct_info.shape`",
             "call_py_func": (
@@ -180,9 +176,10 @@ NAMESPACES: Final = (
             BindSymbolicVars BundleModelParams CallTIRRewrite CanonicalizeBindings CombineParallelMatmul
             ConvertToDataflow DataflowBlockPass DataflowUseInplaceCalls DeadCodeElimination
             DecomposeOpsForInference DecomposeOpsForTraining ExpandMatmulOfSum ExpandTupleArguments
-            FunctionPass FuseOps FuseTIR FusionPattern InlinePrivateFunctions KillAfterLastUse LambdaLift
+            FunctionPass FuseOps FuseTIR FusionPattern Gradient InlinePrivateFunctions KillAfterLastUse LambdaLift
             LazyTransformParams LegalizeOps LiftTransformParams LowerAllocTensor LowerRuntimeBuiltin
-            MergeCompositeFunctions Normalize OptimizeLayoutTransform PatternCheckContext RealizeVDevice
+            MergeCompositeFunctions Normalize NormalizeGlobalVar
+            OptimizeLayoutTransform PatternCheckContext RealizeVDevice
             RemovePurityChecking RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters
             ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul RewriteDataflowReshape ToNonDataflow
             TopologicalSort UpdateParamStructInfo UpdateVDevice VMBuiltinLower VMShapeLower
@@ -229,12 +226,7 @@ NAMESPACES: Final = (
                 "`relax.transform.FuseOps` adds to the convolution"
             ),
             "FuseTransposeMatmul": "group them with a pattern: `relax.transform.FuseOpsByPattern`",
-            "Gradient": (
-                "Relax programs are not differentiated; use `relax.relay.transform.gradient` for "
-                "Relay programs"
-            ),
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",
-            "NormalizeGlobalVar": "names are unique by rule; use `relax.transform.AttachGlobalSymbol`",
             "SpecializePrimFuncBasedOnCallSite": "use `relax.tir.specialize` on the PrimFunc",
         },
     ),
@@ -326,6 +318,29 @@ NAMESPACES: Final = (
             "gen_call_tir_inputs": "use `relax.BlockBuilder.call_te`",
             "metadata_partitioner": "`mod.script()` prints the constants' metadata with the program",
         },
+    ),
+    Namespace(
+        "tvm.relax.training",
+        "relax.training",
+        works="AppendLoss SetupTrainer Trainer loss optimizer utils",
+    ),
+    Namespace(
+        "tvm.relax.training.loss",
+        "relax.training.loss",
+        works="CrossEntropyLoss L1Loss Loss MSELoss",
+        differs={
+            "CategoricalCrossEntropyLoss": "the mean is over samples, as in `CrossEntropyLoss` of their classes",
+        },
+    ),
+    Namespace(
+        "tvm.relax.training.optimizer",
+        "relax.training.optimizer",
+        works="Adam MomentumSGD Optimizer SGD",
+    ),
+    Namespace(
+        "tvm.relax.training.utils",
+        "relax.training.utils",
+        works="AppendLoss register_te_gradient",
     ),
     Namespace(
         "tvm.relax.vm",

@@ -1,6 +1,6 @@
 """The operators of `relax.op`, as editors and type checkers see them. Written by tools/make_stubs.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from relax.expr import Call
 from relax.ir.expr import RelaxExpr, VDevice
 from relax.op.arguments import DTypeLike, ScalarLike, ShapeLike, TensorLike
@@ -152,6 +152,19 @@ def call_tir_inplace(
     """Like call_tir, but output i reuses the argument `inplace_indices[i]` (-1: a fresh tensor).
 
     The PrimFunc takes inputs, integers and the fresh outputs. The reused arguments must not be used again.
+    """
+
+def call_tir_with_grad(
+    gvar: RelaxExpr,
+    args: TupleLike,
+    out_sinfo: InfoLike | None = None,
+    te_grad_name: str = '',
+    te_grad_kwargs: Mapping[str, Any] | None = None,
+    tir_vars: ShapeLike | None = None,
+) -> Call:
+    """Like call_tir, of a kernel whose gradient is the registered function `te_grad_name` of tensor expressions.
+
+    `te_grad_kwargs` are further arguments of that function.
     """
 
 def ceil(x: TensorLike) -> Call:

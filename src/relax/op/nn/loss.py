@@ -8,14 +8,15 @@ from typing import Literal
 import numpy as np
 
 from ... import topi
-from ...expr import PrimValue
+from ...expr import PrimValue, const
 from ...info.text import prim_text
 from ...prim import cast
 from ...struct_info import TensorStructInfo
 from ..base import Gradients, Term
 from ..dims import require_same_dim, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
-from ..gradients import dims_of
+from ..gradients import apply, dims_of, tensor_info
+from ..operands import is_absent
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -138,3 +139,37 @@ class NLLLoss(Operator):
         if self.reduction == "mean":
             total = total / share.sum(dtype=x.dtype)
         return np.asarray(total, predictions.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        predictions, targets, *weights = operands
+        attributes = {"reduction": self.reduction, "ignore_index": self.ignore_index}
+        gradient = apply("grad.nll_loss_backward", grad, *operands, **attributes)
+        if not weights or is_absent(weights[0]):
+            return (gradient, None, *[None] * len(weights))
+        by_weights = self._weights_gradient(predictions, targets, weights[0], result, grad)
+        return None if by_weights is None else (gradient, None, by_weights)
+
+    def _weights_gradient(
+        self, predictions: Term, targets: Term, weights: Term, result: Term, grad: Term
+    ) -> Term | None:
+        """The gradient by the weights: each class collects the losses of its targets."""
+        dims, ndim = dims_of(weights), tensor_info(predictions).ndim
+        if dims is None or ndim == -1:
+            return None
+        dtype = tensor_info(predictions).dtype
+        axis = 0 if ndim == 1 else 1
+        classes = apply("arange", PrimValue(0), PrimValue(dims[0]), PrimValue(1), dtype="int64")
+        trailing = list(range(1, ndim - axis))
+        classes = apply("expand_dims", classes, axis=trailing) if trailing else classes
+        labels = apply("astype", apply("expand_dims", targets, axis=axis), dtype="int64")
+        counted = apply("not_equal", labels, const(self.ignore_index, "int64"))
+        hits = apply("astype", apply("logical_and", apply("equal", labels, classes), counted), dtype=dtype)
+        losses = apply("nn.nll_loss", predictions, targets, reduction="none", ignore_index=self.ignore_index)
+        share = grad
+        if self.reduction == "mean":
+            others = [d for d in range(ndim) if d != axis]
+            total = apply("sum", weights * (apply("sum", hits, axis=others) if others else hits))
+            losses, share = losses - result, grad / total
+        losses = apply("expand_dims", losses * share, axis=axis)
+        others = [d for d in range(ndim) if d != axis]
+        return apply("sum", hits * losses, axis=others) if others else hits * losses

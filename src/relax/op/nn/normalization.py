@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ... import topi
+from ...expr import ShapeExpr, Tuple, TupleGetItem
 from ...info.text import prim_text
 from ...ir import StructInfo
 from ...prim import PrimExpr, const, simplify
 from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..base import Gradients, Term
 from ..dims import normalize_axes, require_same_dim, same_dtype
 from ..errors import SHAPES, OperatorError
 from ..facts import Axes, Permuted, has_rank, moved_axis
+from ..gradients import apply, tensor_info
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -63,6 +67,23 @@ class OverAxes(Operator):
         sizes = dict(zip(axes, parameter.shape, strict=True))
         return wide(parameter).transpose(np.argsort(axes)).reshape([sizes.get(d, 1) for d in range(ndim)])
 
+    def lifted_term(self, parameter: Term, ndim: int) -> Term:
+        """`lifted` of an expression."""
+        axes = [a % ndim for a in self.axes]
+        if axes != sorted(axes):
+            order = sorted(range(len(axes)), key=axes.__getitem__)
+            parameter = apply("permute_dims", parameter, axes=order)
+        others = [d for d in range(ndim) if d not in axes]
+        return apply("expand_dims", parameter, axis=others) if others else parameter
+
+    def parameter_gradient(self, grad: Term, ndim: int) -> Term:
+        """The gradient by a parameter, of that by what it is `lifted` to, as large as the data."""
+        axes = [a % ndim for a in self.axes]
+        others = [d for d in range(ndim) if d not in axes]
+        total = apply("sum", grad, axis=others) if others else grad
+        ranks = [sorted(axes).index(a) for a in axes]
+        return total if axes == sorted(axes) else apply("permute_dims", total, axes=ranks)
+
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not has_rank(infos, axes):
             return None
@@ -94,6 +115,19 @@ class LayerNorm(OverAxes):
         out = out + self.lifted(beta, data.ndim) if self.center else out
         return out.astype(data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, gamma, _ = operands
+        ndim = tensor_info(data).ndim
+        if ndim == -1:
+            return None
+        standard, root = _standardised_term(data, self.axes, self.epsilon)
+        slope = grad * self.lifted_term(gamma, ndim) if self.scale else grad
+        return (
+            _standardised_gradient(standard, root, slope, self.axes),
+            self.parameter_gradient(grad * standard, ndim) if self.scale else None,
+            self.parameter_gradient(grad, ndim) if self.center else None,
+        )
+
 
 @operator("relax.nn.rms_norm")
 class RMSNorm(OverAxes):
@@ -117,6 +151,16 @@ class RMSNorm(OverAxes):
             out = x / np.sqrt(squares / count + x.dtype.type(self.epsilon))
         return (out * self.lifted(weight, x.ndim)).astype(data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, weight = operands
+        ndim = tensor_info(data).ndim
+        if ndim == -1:
+            return None
+        root = apply("sqrt", _mean(data * data, self.axes) + self.epsilon)
+        standard, slope = data / root, grad * self.lifted_term(weight, ndim)
+        by_data = (slope - standard * _mean(slope * standard, self.axes)) / root
+        return by_data, self.parameter_gradient(grad * standard, ndim)
+
 
 def _standardised(x: Array, axes: Sequence[int], epsilon: float) -> Array:
     """(x - mean) / √(variance + ε) over axes."""
@@ -126,6 +170,21 @@ def _standardised(x: Array, axes: Sequence[int], epsilon: float) -> Array:
         centred = x - x.sum(folded, keepdims=True) / count
         variance = (centred * centred).sum(folded, keepdims=True) / count
         return centred / np.sqrt(variance + x.dtype.type(epsilon))
+
+
+def _mean(x: Term, axes: Sequence[int]) -> Term:
+    return apply("mean", x, axis=tuple(axes), keepdims=True)
+
+
+def _standardised_term(x: Term, axes: Sequence[int], epsilon: float) -> tuple[Term, Term]:
+    """(x - mean) / √(variance + ε) over axes as an expression, and the root."""
+    root = apply("sqrt", apply("variance", x, axis=tuple(axes), keepdims=True) + epsilon)
+    return (x - _mean(x, axes)) / root, root
+
+
+def _standardised_gradient(standard: Term, root: Term, grad: Term, axes: Sequence[int]) -> Term:
+    """The gradient by x, given that by what x is standardised to."""
+    return (grad - _mean(grad, axes) - standard * _mean(grad * standard, axes)) / root
 
 
 class OfChannels(Operator):
@@ -154,6 +213,23 @@ class OfChannels(Operator):
             dtype = same_dtype(dtype, info.dtype, ("data", name))
             _require_sizes(name, info, None if channels is None else (channels,), 1, "the number of channels")
         return data if data.dtype == dtype else data.replace(dtype=dtype), channels
+
+    def channels_gradient(
+        self, operands: Sequence[Term], grad: Term, standard: Term, slopes: Term
+    ) -> Gradients | None:
+        """The gradients: `slopes` by data, and by γ and β the sums over all axes but that of channels."""
+        ndim = tensor_info(operands[0]).ndim
+        others = [d for d in range(ndim) if d != self.channel_axis % ndim]
+        return (
+            slopes,
+            apply("sum", grad * standard, axis=others) if self.scale else None,
+            apply("sum", grad, axis=others) if self.center else None,
+        )
+
+    def scaled(self, grad: Term, gamma: Term, ndim: int) -> Term:
+        """The gradient by what is scaled by γ, of that by the result."""
+        others = [d for d in range(ndim) if d != self.channel_axis % ndim]
+        return grad * apply("expand_dims", gamma, axis=others) if self.scale else grad
 
     def affine(self, x: Array, gamma: Array, beta: Array) -> Array:
         """x · γ + β, channel by channel."""
@@ -205,6 +281,21 @@ class GroupNorm(OfChannels):
         out = _standardised(x, [axis + 1, *(a if a < axis else a + 1 for a in folded)], self.epsilon)
         return self.affine(out.reshape(shape), gamma, beta).astype(data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, gamma, _ = operands
+        dims = tensor_info(data).dims
+        if dims is None:
+            return None
+        ndim, axis = len(dims), self.channel_axis % len(dims)
+        groups = [self.num_groups, simplify(dims[axis] // self.num_groups)]
+        split = ShapeExpr((*dims[:axis], *groups, *dims[axis + 1 :]))
+        axes = [axis + 1, *(a + (a > axis) for a in (a % ndim for a in self.axes))]
+        standard, root = _standardised_term(apply("reshape", data, split), axes, self.epsilon)
+        slope = apply("reshape", self.scaled(grad, gamma, ndim), split)
+        whole = ShapeExpr(tuple(dims))
+        by_data = apply("reshape", _standardised_gradient(standard, root, slope, axes), whole)
+        return self.channels_gradient(operands, grad, apply("reshape", standard, whole), by_data)
+
 
 @operator("relax.nn.instance_norm")
 class InstanceNorm(OfChannels):
@@ -228,6 +319,20 @@ class InstanceNorm(OfChannels):
     def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
         out = _standardised(wide(data), self.axes, self.epsilon)
         return self.affine(out, gamma, beta).astype(data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, gamma, _ = operands
+        ndim = tensor_info(data).ndim
+        if ndim == -1:
+            return None
+        standard, root = _standardised_term(data, self.axes, self.epsilon)
+        by_data = _standardised_gradient(standard, root, self.scaled(grad, gamma, ndim), self.axes)
+        return self.channels_gradient(operands, grad, standard, by_data)
+
+
+def _field(value: Term, index: int) -> Term:
+    """A field of a tuple."""
+    return value.fields[index] if isinstance(value, Tuple) else TupleGetItem(value, index)
 
 
 @operator("relax.nn.batch_norm")
@@ -286,6 +391,43 @@ class BatchNorm(Operator):
         if self.center:
             out = out + wide(beta).reshape(shape)
         return [out.astype(data.dtype), new_mean, new_var]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, gamma, _, moving_mean, moving_var = operands
+        ndim = tensor_info(data).ndim
+        if ndim == -1:
+            return None
+        by_y, by_mean, by_var = (_field(grad, i) for i in range(3))
+        others = tuple(d for d in range(ndim) if d != self.axis % ndim)
+
+        def along(vector: Any) -> Any:
+            return apply("expand_dims", vector, axis=others) if others else vector
+
+        def total(value: Any) -> Any:
+            return apply("sum", value, axis=others) if others else value
+
+        slope = by_y * along(gamma) if self.scale else by_y
+        if self.training:
+            share = self.momentum
+            mean, (standard, root) = _mean(data, others), _standardised_term(data, others, self.epsilon)
+            by_batch = apply("broadcast_to", along(by_mean), apply("shape_of", data))
+            statistics = by_batch * share + along(by_var) * (data - mean) * (2 * share)
+            count = apply("sum", apply("ones_like", data), axis=others, keepdims=True)
+            by_data = _standardised_gradient(standard, root, slope, others) + statistics / count
+            by_mean, by_var = by_mean * (1 - share), by_var * (1 - share)
+        else:
+            root = along(apply("sqrt", moving_var + self.epsilon))
+            standard = (data - along(moving_mean)) / root
+            by_data = slope / root
+            by_mean = by_mean - total(by_data)
+            by_var = by_var - total(slope * standard / (root * root)) * 0.5
+        return (
+            by_data,
+            total(by_y * standard) if self.scale else None,
+            total(by_y) if self.center else None,
+            by_mean,
+            by_var,
+        )
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not has_rank(infos, axes):

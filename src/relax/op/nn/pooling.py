@@ -10,10 +10,14 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ... import topi
+from ...expr import ShapeExpr, const
 from ...ir import DataType, StructInfo
+from ...prim import IntImm
 from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..base import Gradients, Term
 from ..dims import tensor
 from ..facts import Axes, MixedPrecision, Permuted
+from ..gradients import apply, number_of, tensor_info
 from ..operator import Array, Operator, operator
 from .activation import wide
 from .windows import Windowed, in_layout
@@ -95,6 +99,23 @@ class Pool(Windowed):
             count = int(np.prod([along.size for along in index[2:]]))
             out[(..., *place)] = fold(x[index].reshape(*x.shape[:2], count), places)
         return self.in_result_layout(out)
+
+    def pool_gradient(
+        self, name: str, operands: Sequence[Term], grad: Term, *attributes: str
+    ) -> Gradients | None:
+        """The gradient as a call of the operator of that name, with the attributes of pooling and further ones."""
+        names = (
+            "pool_size",
+            "strides",
+            "padding",
+            "dilation",
+            "ceil_mode",
+            "layout",
+            "out_layout",
+            *attributes,
+        )
+        (data,) = operands
+        return (apply(name, grad, data, **{attribute: getattr(self, attribute) for attribute in names}),)
 
 
 class PlainPool(Pool):
@@ -245,6 +266,40 @@ class AdaptivePool(Windowed):
             x = np.stack([part.sum(d) / x.dtype.type(part.shape[d]) for part in parts], d)
         return self.in_result_layout(x).astype(data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        """Each window's share to all its elements, axis by axis; a matrix of shares where there are several windows."""
+        (data,) = operands
+        info = tensor_info(data)
+        if self.result_letters != self.layout:
+            grad = apply("permute_dims", grad, axes=[self.result_letters.index(axis) for axis in self.layout])
+        if self.output_size is None:
+            return (grad,)
+        if info.dims is None:
+            return None
+        for axis, count in zip(self.spatial, self.per_axis("output_size"), strict=True):
+            d = self.layout.index(axis)
+            size = info.dims[d]
+            if count == 1:
+                grad = grad / number_of([size], info.dtype)
+            elif isinstance(size, IntImm):
+                last = [*(a for a in range(info.ndim) if a != d), d]
+                back = [last.index(a) for a in range(info.ndim)]
+                shares = const(_shares(size.value, count), info.dtype)
+                grad = apply("matmul", apply("permute_dims", grad, axes=last), shares)
+                grad = apply("permute_dims", grad, axes=back)
+            else:
+                return None
+        return (apply("broadcast_to", grad, ShapeExpr(tuple(info.dims))),)
+
+
+def _shares(size: int, count: int) -> Array:
+    """The matrix of the share of each of `size` elements in each of `count` windows fitted to them."""
+    shares = np.zeros((count, size))
+    for i in range(count):
+        start, end = i * size // count, -(-(i + 1) * size // count)
+        shares[i, start:end] = 1 / max(end - start, 1)
+    return shares
+
 
 @operator("relax.nn.max_pool1d")
 class MaxPool1d(MaxPool):
@@ -280,6 +335,9 @@ class MaxPool2d(MaxPool):
     count_include_pad: bool = False
     layout: str = "NCHW"
     out_layout: str | None = None
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return self.pool_gradient("grad.max_pool2d_backward", operands, grad)
 
 
 @operator("relax.nn.max_pool3d")
@@ -332,6 +390,9 @@ class AvgPool2d(AvgPool):
     count_include_pad: bool = False
     layout: str = "NCHW"
     out_layout: str | None = None
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return self.pool_gradient("grad.avg_pool2d_backward", operands, grad, "count_include_pad")
 
 
 @operator("relax.nn.avg_pool3d")

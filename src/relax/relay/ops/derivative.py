@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from ... import op as relax_op
 from ...expr import Call, Constant, Tuple, TupleGetItem, Var
 from ...ir import Diagnostic, DiagnosticError, Op, RelaxExpr, map_children
+from ...op.adjoints import Adjoints
 from ...op.base import operator_of
 from ...op.known import known_struct_info
 from ...prim import Verdict, prove_equal
@@ -51,7 +51,7 @@ def _chain_rule(name: str, means: Callable[..., RelaxExpr]) -> Callable[..., Rel
         tape = _Tape(name, own)
         result = means(attrs, *own)
         tape.run(result, _gradient_of(result, grad, places))
-        return _replaced(Tuple([tape.total(item) for item in own]), places)
+        return _replaced(Tuple([tape.adjoints.total(item) for item in own]), places)
 
     return gradients
 
@@ -107,75 +107,28 @@ class _Tape:
     def __init__(self, name: str, leaves: Sequence[RelaxExpr]) -> None:
         self.name = name
         self.leaves = set(leaves)
-        self.collected: dict[RelaxExpr, list[Any]] = {}
-        self.fields: dict[RelaxExpr, dict[int, list[Any]]] = {}
-        """Gradients by single fields of tuples."""
+        self.adjoints = Adjoints()
 
     def run(self, result: RelaxExpr, grad: RelaxExpr) -> None:
         """Collect the gradients of all parts of `result`, given that by `result` itself."""
-        self.push(result, grad)
+        self.adjoints.add(result, grad)
         for expr in reversed(_order(result, self.leaves)):
-            if expr not in self.collected and expr not in self.fields:
-                continue
-            if isinstance(expr, TupleGetItem):
-                own = self.fields.setdefault(expr.tuple_value, {}).setdefault(expr.index, [])
-                own += self.collected[expr]
-            elif isinstance(expr, Call):
+            if isinstance(expr, Call) and expr in self.adjoints:
                 self._call(expr)
-
-    def push(self, expr: RelaxExpr, grad: RelaxExpr | None) -> None:
-        """Note a gradient by an expression; None is no gradient. One by a tuple is one by each of its fields."""
-        if grad is None:
-            return
-        if isinstance(expr, Tuple):
-            for i, field in enumerate(expr.fields):
-                self.push(field, grad.fields[i] if isinstance(grad, Tuple) else TupleGetItem(grad, i))
-        elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Tuple):
-            self.push(expr.tuple_value.fields[expr.index], grad)
-        else:
-            self.collected.setdefault(expr, []).append(grad)
 
     def _call(self, call: Call) -> None:
         operator = operator_of(call)
-        gradients = None if operator is None else operator.gradient(call.args, call, self.total(call))
+        grad = self.adjoints.total(call)
+        gradients = None if operator is None else operator.gradient(call.args, call, grad)
         if gradients is None:
             means = "" if operator is None or operator.short_name == self.name else f" ({_name(call)})"
             raise DiagnosticError(Diagnostic(NO_GRADIENT, f"{self.name}{means} has no gradient here"))
-        for arg, grad in zip(call.args, gradients, strict=True):
-            self.push(arg, grad)
-
-    def total(self, expr: RelaxExpr) -> RelaxExpr:
-        """The sum of the gradients by an expression, zeros if there are none."""
-        if isinstance(expr, Tuple):
-            return Tuple([self.total(field) for field in expr.fields])
-        info = known_struct_info(expr)
-        if isinstance(info, TupleStructInfo):
-            return Tuple([self._field(expr, i, field) for i, field in enumerate(info.fields)])
-        return _sum(self.collected.get(expr, []), expr)
-
-    def _field(self, expr: RelaxExpr, index: int, info: Any) -> RelaxExpr:
-        item = TupleGetItem(expr, index)
-        if not isinstance(info, TensorStructInfo):
-            raise DiagnosticError(
-                Diagnostic(NO_GRADIENT, f"{self.name} has no gradient for tuples of tuples")
-            )
-        grads = list(self.fields.get(expr, {}).get(index, []))
-        for whole in self.collected.get(expr, []):
-            grads.append(whole.fields[index] if isinstance(whole, Tuple) else TupleGetItem(whole, index))
-        return _sum(grads, item)
+        for arg, gradient in zip(call.args, gradients, strict=True):
+            self.adjoints.add(arg, gradient)
 
 
 def _name(call: Call) -> str:
     return cast(Op, call.op).name.removeprefix("relax.")
-
-
-def _sum(grads: Sequence[Any], like: RelaxExpr) -> RelaxExpr:
-    if not grads:
-        return relax_op.zeros_like(like)
-    total = grads[0]
-    for grad in grads[1:]:
-        total = relax_op.add(total, grad)
-    return total
 
 
 def _order(result: RelaxExpr, leaves: set[RelaxExpr]) -> list[RelaxExpr]:

@@ -12,6 +12,7 @@ from ...expr import Constant
 from ...expr import const as make_constant
 from ...ir import DataType, Node, save_json
 from ...ir.node import node_key
+from ...runtime import NDArray
 from .core import Printer, Text, prints
 
 INLINE_ELEMENTS = 64
@@ -52,7 +53,7 @@ def value_text(p: Printer, value: Any) -> str:
             return "{" + ", ".join(pairs) + "}"
         case np.generic():
             return value_text(p, cast("Any", value).item())
-        case np.ndarray():
+        case np.ndarray() | NDArray():
             return metadata_reference(p, Constant(value)) + ".data"
         case Node():
             return p.text(value)

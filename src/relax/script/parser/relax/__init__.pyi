@@ -338,6 +338,16 @@ def call_tir_inplace(
 ) -> _Call:
     """Like call_tir, but outputs reuse arguments."""
 
+def call_tir_with_grad(
+    func: FunctionLike,
+    args: TupleLike,
+    out_sinfo: Any = None,
+    te_grad_name: _str = '',
+    te_grad_kwargs: Mapping[_str, Any] | None = None,
+    tir_vars: Any = None,
+) -> _Call:
+    """Like call_tir, of a kernel with a registered gradient."""
+
 def const(value: Any, dtype: _str | None = None) -> Constant:
     """A tensor constant of a number, nested lists of numbers, or an array."""
 

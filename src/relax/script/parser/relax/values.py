@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import relax.op as op
@@ -104,6 +104,19 @@ def call_tir(
             return call_dps_packed(func, args, out_sinfo, **older)
         func = global_vars[func]
     return op.call_tir(_callee(func), args, _infos(out_sinfo), tir_vars, **_older(older))
+
+
+def call_tir_with_grad(
+    func: FunctionLike,
+    args: TupleLike,
+    out_sinfo: Any = None,
+    te_grad_name: str = "",
+    te_grad_kwargs: Mapping[str, Any] | None = None,
+    tir_vars: Any = None,
+) -> Call:
+    """Like call_tir, of a kernel with a registered gradient."""
+    out = _infos(out_sinfo)
+    return op.call_tir_with_grad(_callee(func), args, out, te_grad_name, te_grad_kwargs, tir_vars)
 
 
 def call_tir_inplace(
