@@ -32,7 +32,7 @@ def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
     assert text.count("@relax.cells.v4.fits(ptr %p0, i32 1, i32 73730, ptr null)") == 1
-    assert text.index("@relax.cells.v4.fits(ptr %p0") < text.index("call i32 @relax.cells.v3.call(")
+    assert text.index("@relax.cells.v4.fits(ptr %p0") < text.index("call i32 @relax.cells.v4.call(")
     assert "call void @relax.cells.v4.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
 
 

@@ -341,7 +341,7 @@ def test_a_function_becomes_one_prim_func():
         'if not T.cell_fits(T.anylist_getitem(r, 0), T.int32(1), "float32", T.int64(0)):',
         "heap[T.int64(0)] = T.cell_dim(T.anylist_getitem(r, 0), T.int64(0))",
         'T.cell_alloc(T.anylist_getitem(r, 2), T.anylist_getitem(c, 12), T.anylist_getitem(c, 2), "float32", heap[T',
-        'T.anylist_setitem_call_cpacked(r, -1, c, "add",',
+        'T.kernel_call("add", T.cell_data(T.anylist_getitem(r, 0)), T.cell_data(T.anylist_getitem(r, 0)),',
         "T.anylist_setitem(r, 1, T.anylist_getitem(r, 2))",
     ):
         assert line in script

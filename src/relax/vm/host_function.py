@@ -14,7 +14,7 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
                  T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
              heap[0] = T.cell_dim(r[0], 0)
              T.cell_alloc(r[2], c[12], c[2], "float32", heap[0])
-             T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
+             T.kernel_call("relu", T.cell_data(r[0]), T.cell_data(r[2]), heap[0])
              T.anylist_setitem(r, 1, r[2])
 
 (`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then what is
@@ -23,7 +23,8 @@ computed on the way; each is emptied once nobody reads it. The table `c` holds w
 The function does what the bytecode does, in its order. A call of a builtin that has a form of its own here
 (`host_builtins`) is a condition under which the builtin would do nothing more, or a cell intrinsic of the same effect;
 where that declines, the builtin itself is called, and decides. So errors are the same, in text and kind. Every other
-function is called in packed form. Calls of kernels and of other compiled functions go straight to their code.
+function is called in packed form. Calls of kernels and of other compiled functions go straight to their code, those of
+kernels past the checks of their arguments where that is safe (`direct_calls`).
 """
 
 from __future__ import annotations
@@ -77,9 +78,20 @@ from ..tir import (
     written_params,
 )
 from ..tir.functor import substitute
-from ..tir.statements import seq_of
+from ..tir.statements import conjunction, seq_of
+from .direct_calls import DirectCall, Slots, TensorArgument, direct_call
 from .host_builtins import FORMS
-from .host_values import Dims, Fields, HostValue, Number, Register, Registers, TableCell
+from .host_values import (
+    Dims,
+    Fields,
+    HostValue,
+    Memory,
+    Number,
+    Register,
+    Registers,
+    TableCell,
+    TensorFacts,
+)  # fmt: skip
 
 _Bound = VarBinding | MatchCast
 HEAP_BUILTIN: Final = "vm.builtin.on_heap"
@@ -139,8 +151,12 @@ class HostFunction:
         self.notes = -1
         self.sizes: set[int] = set()
         """The slots of the heap that hold sizes of arguments."""
-        self.ranks: dict[Var, int] = {}
-        """The ranks of variables that have been checked to be tensors."""
+        self._checked: dict[Var, TensorFacts] = {}
+        """The facts of variables that have been checked to be tensors."""
+        self._params: frozenset[Var] = frozenset()
+        self._definitions: dict[int, PrimExpr] = {}
+        """The numbers in slots of the heap that are computed from those in others."""
+        self._allocations = 0
         self.registers = Registers(0)
         self._values: dict[Var, HostValue] = {}
         self._out: list[Stmt] = []
@@ -150,6 +166,7 @@ class HostFunction:
     def compile(self, name: str, func: Function) -> PrimFunc:
         """The compiled form of a lowered function."""
         self.name = name
+        self._params = frozenset(func.params)
         count = len(func.params)
         self.registers = Registers(count + 1)
         for index, param in enumerate(func.params):
@@ -232,10 +249,10 @@ class HostFunction:
             test = self._truth(self._operand(value.cond, shared=True))
         arms: list[Stmt] = []
         for branch in (value.true_branch, value.false_branch):
-            ranks, self.ranks = self.ranks, dict(self.ranks)
+            checked, self._checked = self._checked, dict(self._checked)
             with self.apart() as out:
                 self._sequence(cast(SeqExpr, branch), lambda branch_value: self.set(to, branch_value), tail)
-            self.ranks = ranks
+            self._checked = checked
             arms.append(seq_of(out))
         self._out.append(IfThenElse(test, *arms))
         return Register(to)
@@ -279,16 +296,54 @@ class HostFunction:
         if kernel.attrs.get("tir.is_host_func") and call.args and call.args[0] is self.heap_var:
             buffers = list(kernel.buffer_map.values())
             own = dict(zip(buffers, (self.heap, self.floats), strict=False))
+            body = cast(Stmt, substitute(kernel.body, own))
+            self._define(body)
             with self.placed(name):
-                self._out.append(cast(Stmt, substitute(kernel.body, own)))
+                self._out.append(body)
             return self.null()
         if name not in self._written:
             self._written[name] = written_params(kernel)
         written = self._written[name]
         with self.placed(name):
             args = [self._operand(arg, shared=i not in written) for i, arg in enumerate(call.args)]
-            self.straight(name, args, -1)
+            direct = self._direct(call, args, kernel)
+            if direct is None:
+                self.straight(name, args, -1)
+                return self.null()
+            body = cell_call("kernel_call", TextImm(name), *direct.args)
+            if direct.conditions:
+                condition = conjunction(direct.conditions)
+                self.choose(condition, lambda: self.emit(body), lambda: self.straight(name, args, -1))
+            else:
+                self.emit(body)
         return self.null()
+
+    def _direct(self, call: Call, values: Sequence[HostValue], kernel: PrimFunc) -> DirectCall | None:
+        """The call of the kernel's body; None if its arguments have to be checked."""
+        args: list[TensorArgument | Number] = []
+        for arg, value in zip(call.args, values, strict=True):
+            facts = self.facts(arg, value)
+            if isinstance(value, Number):
+                args.append(value)
+            elif facts is None or not isinstance(value, Register | TableCell):
+                return None
+            else:
+                at = self.cell(value)
+                args.append(
+                    TensorArgument(facts, cell_call("cell_data", at), partial(cell_call, "cell_dim", at))
+                )
+        return direct_call(kernel, args, Slots(self.heap, self.sizes, self._definitions))
+
+    def _define(self, body: Stmt) -> None:
+        """Note what a shape function stores into the heap."""
+
+        def visit(node: Node) -> None:
+            if isinstance(node, BufferStore) and node.buffer is self.heap:
+                index = node.indices[0]
+                if isinstance(index, IntImm):
+                    self._definitions[index.value] = node.value
+
+        walk(body, visit)
 
     def _relax(self, name: str, args: Sequence[HostValue], tail: bool) -> HostValue:
         to = self.registers.take()
@@ -418,6 +473,29 @@ class HostFunction:
             return
         text = place_text(self.name, self._location, callee, foreign)
         self._out.append(AttrStmt(0, PLACE, TextImm(text), seq_of(out)))
+
+    # --------------------------------------------------------------------------------------- facts
+
+    def learn(self, var: Var, dtype: str, dims: Sequence[PrimExpr | None]) -> None:
+        """Note the dtype and sizes of a variable's tensor, which have been checked from here on."""
+        memory = Memory(0, IntImm("int64", 0)) if var in self._params else None
+        self._checked[var] = TensorFacts(dtype, tuple(dims), memory)
+
+    def facts(self, expr: RelaxExpr, value: HostValue | None = None) -> TensorFacts | None:
+        """The facts of a leaf that is a tensor which was checked, or made here; a constant in a register is a copy."""
+        if isinstance(expr, Constant):
+            dims = tuple(IntImm("int64", size) for size in expr.data.shape)
+            memory = self.fresh_memory() if isinstance(value, Register) else Memory(0, IntImm("int64", 0))
+            return TensorFacts(str(expr.dtype), dims, memory)
+        if not isinstance(expr, Var):
+            return None
+        held = self._values.get(expr)
+        return (held.facts if isinstance(held, Register) else None) or self._checked.get(expr)
+
+    def fresh_memory(self) -> Memory:
+        """The memory of a tensor that is being made."""
+        self._allocations += 1
+        return Memory(self._allocations, IntImm("int64", 0))
 
     # ------------------------------------------------------------------------------------ operands
 
