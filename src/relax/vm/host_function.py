@@ -58,7 +58,7 @@ from ..prim import Var as PrimVar
 from ..prim import cast as prim_cast
 from ..prim.cells import DEEPER, PARAMETERS, PLACE, REGISTERS, cell_call
 from ..prim.intrin import address_of
-from ..runtime import ExecBuilder, nd
+from ..runtime import ExecBuilder
 from ..runtime.builtin_table import BUILTINS, UNKNOWN
 from ..runtime.bytecode import Imm, Operand
 from ..runtime.compiled import COMPILED_PREFIX, FIRST_CELL, FIRST_DEVICE, IMPORT_RESULT, NOTES_END, place_text
@@ -121,7 +121,7 @@ class ProgramTable:
     def tensor(self, expr: Constant) -> int:
         """The cell of a tensor constant."""
         if id(expr) not in self.constants:
-            self.constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
+            self.constants[id(expr)] = expr, self.builder.convert_constant(expr.tensor)
         return self._cell("value", self.constants[id(expr)][1])
 
     def function(self, name: str) -> int:
