@@ -201,6 +201,11 @@ def _payload(cx: Context, call: Call) -> Val:
     return Val(cx.b, "i64", 1, cx.b.op(f"load i64, ptr {at}"))
 
 
+def _apart(cx: Context, call: Call) -> Val:
+    operands = [f"ptr {cell(cx, arg)}" for arg in call.args]
+    return Val(cx.b, "i1", 1, _support(cx, "apart", *operands))
+
+
 def _fits(cx: Context, call: Call) -> Val:
     value, ndim, dtype, device = call.args
     rank = cast(IntImm, ndim).value
@@ -284,7 +289,8 @@ TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "anylist_resetitem": _reset, "anylist_setitem": _set, "anylist_setitem_call_packed": _call_packed,
     "anylist_setitem_call_cpacked": _called_compiled(False), "anylist_setitem_call_last": _called_compiled(True),
     "kernel_call": _call_kernel, "cell_data": _data, "cell_kind": _kind, "cell_payload": _payload,
-    "cell_fits": _fits, "cell_plain": _question("plain", "i1"), "cell_rank": _question("rank", "i32"),
+    "cell_fits": _fits, "cell_apart": _apart, "cell_plain": _question("plain", "i1"),
+    "cell_rank": _question("rank", "i32"),
     "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
     "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc,
     "cell_storage": _storage, "cell_view": _view, "cell_reshape": _reshape,

@@ -45,7 +45,7 @@ from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 6
+VERSION: Final = 7
 
 _CHUNK: Final = 1 << 20
 """The bytes that are read at once."""

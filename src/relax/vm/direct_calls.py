@@ -195,8 +195,10 @@ def _is_linear(expr: PrimExpr) -> bool:
 
 def _ends_before(a: TensorFacts, b: TensorFacts) -> PrimExpr | bool:
     """The condition under which a tensor ends before another one of its storage begins; False if it hardly does."""
-    assert a.memory is not None and b.memory is not None
-    factor, sizes = itemsize(a.dtype), []
+    assert a.memory is not None
+    assert b.memory is not None
+    factor = itemsize(a.dtype)
+    sizes: list[PrimExpr] = []
     for size in a.dims:
         if size is None:
             return False

@@ -278,7 +278,18 @@ def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
     if not isinstance(shape, Dims):
         return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    f.make("cell_alloc", to, name, f.device(call, 2), TextImm(dtype), *shape.dims)
+    device, given = f.device(call, 2), f.given_memory(call)
+
+    def allocate() -> None:
+        f.make("cell_alloc", to, name, device, TextImm(dtype), *shape.dims)
+
+    if given is None:
+        allocate()
+    else:
+        memory = f.at(given)
+        fits = cell_call("cell_fits", memory, IntImm("int32", len(shape.dims)), TextImm(dtype), device)
+        sizes = [EQ(cell_call("cell_dim", memory, _i64(axis)), dim) for axis, dim in enumerate(shape.dims)]
+        f.choose(conjunction([fits, *sizes]), lambda: f.set(to, Register(given)), allocate)
     return Register(to, TensorFacts(dtype, shape.dims, f.fresh_memory()))
 
 

@@ -41,7 +41,6 @@ from ..expr import (
     ExternFunc,
     Function,
     If,
-    MatchCast,
     PrimValue,
     SeqExpr,
     ShapeExpr,
@@ -49,19 +48,24 @@ from ..expr import (
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
+from ..info.runtime import InfoMaker
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
-from ..prim import NE, FloatImm, IntImm, Not, PrimExpr
+from ..prim import EQ, NE, FloatImm, IntImm, Not, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import Var as PrimVar
 from ..prim import cast as prim_cast
-from ..prim.cells import DEEPER, PARAMETERS, PLACE, REGISTERS, cell_call
+from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS, PLACE, REGISTERS, cell_call
 from ..prim.intrin import address_of
-from ..runtime import ExecBuilder
 from ..runtime.builtin_table import BUILTINS, UNKNOWN
-from ..runtime.bytecode import Imm, Operand
-from ..runtime.compiled import COMPILED_PREFIX, FIRST_CELL, FIRST_DEVICE, IMPORT_RESULT, NOTES_END, place_text
+from ..runtime.compiled import (
+    COMPILED_PREFIX,
+    FIRST_DEVICE,
+    IMPORT_RESULT,
+    NOTES_END,
+    given_results,
+    place_text,
+)  # fmt: skip
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.rounding import round_number
 from ..tir import (
@@ -81,6 +85,7 @@ from ..tir.functor import substitute
 from ..tir.statements import conjunction, seq_of
 from .direct_calls import DirectCall, Slots, TensorArgument, direct_call
 from .host_builtins import FORMS
+from .host_flow import Bound, last_uses, makes_heap, result_allocations
 from .host_values import (
     Dims,
     Fields,
@@ -92,48 +97,12 @@ from .host_values import (
     TableCell,
     TensorFacts,
 )  # fmt: skip
+from .program_table import ProgramTable
 
-_Bound = VarBinding | MatchCast
+_TENSOR: Final = 70
+"""Type index of tvm-ffi."""
 HEAP_BUILTIN: Final = "vm.builtin.on_heap"
 _MAKE_ARRAY: Final = "ffi.Array"
-
-
-class ProgramTable:
-    """The table that all compiled functions of a program share: its cells, by operand."""
-
-    def __init__(self, builder: ExecBuilder, constants: dict[int, tuple[Constant, Operand]]) -> None:
-        self.builder = builder
-        self.constants = constants
-        """The tensor constants of the program, by identity."""
-        self._cells: dict[tuple[str, Operand], int] = {}
-
-    @property
-    def cells(self) -> tuple[Operand, ...]:
-        """The operands, in the order of their cells. An integer is the number of a device."""
-        return tuple(operand for _, operand in self._cells)
-
-    def constant(self, value: Any) -> int:
-        """The cell of a constant."""
-        operand = self.builder.convert_constant(value)
-        assert not isinstance(operand, Imm)
-        return self._cell("value", operand)
-
-    def tensor(self, expr: Constant) -> int:
-        """The cell of a tensor constant."""
-        if id(expr) not in self.constants:
-            self.constants[id(expr)] = expr, self.builder.convert_constant(expr.tensor)
-        return self._cell("value", self.constants[id(expr)][1])
-
-    def function(self, name: str) -> int:
-        """The cell of a function."""
-        return self._cell("value", self.builder.f(name))
-
-    def device(self, number: int) -> int:
-        """The cell of a device of the program."""
-        return self._cell("device", Imm(number))
-
-    def _cell(self, kind: str, operand: Operand) -> int:
-        return self._cells.setdefault((kind, operand), FIRST_CELL + len(self._cells))
 
 
 class HostFunction:
@@ -154,6 +123,8 @@ class HostFunction:
         self._checked: dict[Var, TensorFacts] = {}
         """The facts of variables that have been checked to be tensors."""
         self._params: frozenset[Var] = frozenset()
+        self._given: dict[int, int] = {}
+        """The allocations of results, by identity, for which a caller may give memory, and the positions of those."""
         self._definitions: dict[int, PrimExpr] = {}
         """The numbers in slots of the heap that are computed from those in others."""
         self._allocations = 0
@@ -168,10 +139,15 @@ class HostFunction:
         self.name = name
         self._params = frozenset(func.params)
         count = len(func.params)
-        self.registers = Registers(count + 1)
+        outputs = (
+            given_results(InfoMaker().info(func.ret_struct_info)) if "global_symbol" in func.attrs else 0
+        )
+        self._given = result_allocations(func, outputs)
+        self.registers = Registers(count + 1 + outputs)
         for index, param in enumerate(func.params):
             self._values[param] = Register(index)
             self.registers.hold(Register(index))
+        self._refuse_overlaps(func.params)
         body = cast(SeqExpr, func.body)
         self._sequence(body, lambda value: self.set(count, value), True, func.params)
         stmt = seq_of(self._out)
@@ -186,7 +162,27 @@ class HostFunction:
             REGISTERS: self.registers.count,
             PARAMETERS: [param.name_hint for param in func.params],
         }
+        if outputs:
+            attrs[OUTPUTS] = outputs
         return PrimFunc((self.r, self.c), body=stmt, attrs=attrs, span=func.span)
+
+    def _refuse_overlaps(self, params: Sequence[Var]) -> None:
+        """Let go of memory given for results that overlaps an argument, or other such memory."""
+        registers = [len(params) + 1 + position for position in self._given.values()]
+        for i, register in enumerate(registers):
+            with self.apart() as out:
+                for other in (*range(len(params)), *registers[:i]):
+                    self.otherwise(
+                        cell_call("cell_apart", self.at(register), self.at(other)),
+                        partial(self._empty, [register]),
+                    )
+            is_given = EQ(cell_call("cell_kind", self.at(register)), IntImm("int32", _TENSOR))
+            self._out.append(IfThenElse(is_given, seq_of(out)))
+
+    def given_memory(self, call: Call) -> int | None:
+        """The register with the memory that a caller may give for what an allocation is for."""
+        position = self._given.get(id(call))
+        return None if position is None else len(self._params) + 1 + position
 
     # ------------------------------------------------------------------------- sequences, bindings
 
@@ -194,13 +190,13 @@ class HostFunction:
         self, seq: SeqExpr, finish: Callable[[HostValue], None], tail: bool, params: Sequence[Var] = ()
     ) -> None:
         """The bindings, then what `finish` does with the value; variables are let go of after their last use."""
-        bindings = [cast("_Bound", binding) for block in seq.blocks for binding in block.bindings]
-        ends = _ends(bindings, seq.body, params)
+        bindings = [cast("Bound", binding) for block in seq.blocks for binding in block.bindings]
+        ends = last_uses(bindings, seq.body, params)
         for i, binding in enumerate(bindings):
             span = binding.value.span or binding.span
             self._location = "" if span is None else str(span)
             fresh = self.registers.begin()
-            if isinstance(binding.value, Call) and _is_heap(binding.value):
+            if isinstance(binding.value, Call) and makes_heap(binding.value):
                 self.heap_var = binding.var
             value = self._value(binding.value, tail and i == len(bindings) - 1 and binding.var is seq.body)
             self._values[binding.var] = value
@@ -580,24 +576,3 @@ class HostFunction:
         to = self.registers.take()
         self.make("cell_copy", to, "vm.builtin.copy_tensor", self.cell(held))
         return Register(to)
-
-
-def _is_heap(call: Call) -> bool:
-    return isinstance(call.op, ExternFunc) and call.op.global_symbol == "vm.builtin.alloc_shape_heap"
-
-
-def _ends(bindings: Sequence[_Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
-    """The variables of a sequence that nobody reads any more: after each binding, and after the result."""
-    last = dict.fromkeys(params, 0)
-    last |= {binding.var: i for i, binding in enumerate(bindings)}
-
-    def visit(index: int, node: Node) -> None:
-        if isinstance(node, Var) and node in last:
-            last[node] = index
-
-    for i, part in enumerate((*(binding.value for binding in bindings), result)):
-        walk(part, partial(visit, i))
-    ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]
-    for var, index in last.items():
-        ends[index].append(var)
-    return ends

@@ -97,7 +97,7 @@ entry:
   ; malloc, since aligned_alloc of the C library is far slower: it splits larger memory and puts the pieces back
   %n = sext i32 %ndim to i64
   %dims_bytes = shl i64 %n, 4
-  %head = add i64 %dims_bytes, <DIMS>
+  %head = add i64 %dims_bytes, <HEAD>
   %own = icmp eq ptr %data, null
   %room_up = add i64 %room, 126
   %room_some = call i64 @llvm.umax.i64(i64 %room_up, i64 127)
@@ -191,7 +191,7 @@ keep:
 no:
   ret i1 false
 }
-define internal i64 @<P>held(ptr %cell) nounwind {
+define hidden i64 @<P>held(ptr %cell) nounwind {
   ; the bytes of a tensor with elements, -1 for another value
   %plain = call i1 @<P>plain(ptr %cell)
   %type = load i32, ptr %cell
