@@ -84,7 +84,7 @@ class Slots:
 
 
 def direct_call(kernel: PrimFunc, args: Sequence[TensorArgument | Number], slots: Slots) -> DirectCall | None:
-    """How to call a kernel without its checks; None if it has to make them."""
+    """The call of a kernel without its checks; None if it has to make them."""
     if len(args) != len(kernel.params) or REGISTERS in kernel.attrs or "tir.is_host_func" in kernel.attrs:
         return None
     call = _Matching(kernel, slots)

@@ -13,12 +13,16 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
              if not T.cell_fits(r[0], 1, "float32", 0):
                  T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
              heap[0] = T.cell_dim(r[0], 0)
-             T.cell_alloc(r[2], c[12], c[2], "float32", heap[0])
-             T.kernel_call("relu", T.cell_data(r[0]), T.cell_data(r[2]), heap[0])
-             T.anylist_setitem(r, 1, r[2])
+             if T.cell_fits(r[2], 1, "float32", c[2]) and T.cell_dim(r[2], 0) == heap[0]:
+                 T.anylist_setitem(r, 3, r[2])
+             else:
+                 T.cell_alloc(r[3], c[12], c[2], "float32", heap[0])
+             T.kernel_call("relu", T.cell_data(r[0]), T.cell_data(r[3]), heap[0])
+             T.anylist_setitem(r, 1, r[3])
 
-(`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then what is
-computed on the way; each is emptied once nobody reads it. The table `c` holds what the program names.
+(`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then memory
+that the caller of an entry point gives for results, if any, then what is computed on the way; each is emptied once
+nobody reads it. The table `c` holds what the program names.
 
 The function does what the bytecode does, in its order. A call of a builtin that has a form of its own here
 (`host_builtins`) is a condition under which the builtin would do nothing more, or a cell intrinsic of the same effect;
