@@ -105,6 +105,10 @@ from .program_table import ProgramTable
 
 _TENSOR: Final = 70
 """Type index of tvm-ffi."""
+MOST_CONDITIONAL: Final = 16
+"""The calls of kernels in a function that are written in both forms, with a condition. A function with more of them takes
+so long that checks do not matter, and its code would take several times as long to compile.
+"""
 HEAP_BUILTIN: Final = "vm.builtin.on_heap"
 _MAKE_ARRAY: Final = "ffi.Array"
 
@@ -132,6 +136,8 @@ class HostFunction:
         self._definitions: dict[int, PrimExpr] = {}
         """The numbers in slots of the heap that are computed from those in others."""
         self._allocations = 0
+        self._conditional = 0
+        """The calls of kernels that could be by address under a condition."""
         self.registers = Registers(0)
         self._values: dict[Var, HostValue] = {}
         self._out: list[Stmt] = []
@@ -307,7 +313,8 @@ class HostFunction:
         with self.placed(name):
             args = [self._operand(arg, shared=i not in written) for i, arg in enumerate(call.args)]
             direct = self._direct(call, args, kernel)
-            if direct is None:
+            self._conditional += direct is not None and bool(direct.conditions)
+            if direct is None or (direct.conditions and self._conditional > MOST_CONDITIONAL):
                 self.straight(name, args, -1)
                 return self.null()
             body = cell_call("kernel_call", TextImm(name), *direct.args)
