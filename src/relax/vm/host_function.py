@@ -106,8 +106,8 @@ from .program_table import ProgramTable
 _TENSOR: Final = 70
 """Type index of tvm-ffi."""
 MOST_CONDITIONAL: Final = 16
-"""The calls of kernels in a function that are written in both forms, with a condition. A function with more of them takes
-so long that checks do not matter, and its code would take several times as long to compile.
+"""The calls of kernels in a function that are written in both forms, with a condition. Where there are more, checks
+hardly matter, and the code would take several times as long to compile.
 """
 HEAP_BUILTIN: Final = "vm.builtin.on_heap"
 _MAKE_ARRAY: Final = "ffi.Array"
