@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, Final, cast, final
 
 import numpy as np
+import tvm_ffi
 
 from .ir import (
     BaseFunc,
@@ -34,7 +35,10 @@ from .ir import (
 )
 from .ir.expr import register_global_call
 from .prim import expr as prim
+from .runtime import nd
+from .runtime.dtypes import dtype_of_numpy
 from .runtime.rounding import convert_array, exact_array
+from .runtime.tensor import copy_of_numpy, numpy_view, tensor_under
 
 Expr = RelaxExpr
 """The base of all expressions; GlobalVar, Op, PrimFunc and Function are expressions too."""
@@ -209,9 +213,16 @@ def _array(value: Any) -> ConstantData:
     DataType(array.dtype.name)
     # A read-only view may look at memory that its owner goes on writing to.
     if array.flags.writeable or array.base is not None:
-        array = np.array(array)
+        if array.nbytes < _LARGE or array.dtype.hasobject or not array.dtype.isnative:
+            array = np.array(array)
+        else:  # in memory that the program which is built can go on using
+            array = numpy_view(copy_of_numpy(array, dtype_of_numpy(array.dtype)))
         array.flags.writeable = False
     return cast(Any, array).view(ConstantData)
+
+
+_LARGE: Final = 1 << 12
+"""Bytes from which on the elements of a constant are in the memory of a tensor."""
 
 
 @final
@@ -224,6 +235,12 @@ class Constant(Leaf):
     @property
     def dtype(self) -> DataType:
         return DataType(self.data.dtype.name)
+
+    @property
+    def tensor(self) -> tvm_ffi.Tensor:
+        """The elements as a tensor that nobody may write to: their own memory where that is a tensor's, else a copy."""
+        own = tensor_under(self.data)
+        return nd.array(self.data).tensor if own is None else own
 
 
 @node

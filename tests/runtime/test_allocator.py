@@ -223,3 +223,23 @@ def test_memory_cfg(executable):
         np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
     with pytest.raises(ValueError, match="all devices of this runtime share one memory"):
         relax.VirtualMachine(executable, relax.cpu(), {relax.cpu(): "naive", relax.cpu(1): "pooled"})
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+@pytest.mark.parametrize("sizes", [(3000, 2 * MB), (2 * MB, 3000), (2 * MB, 3 * MB)])
+def test_small_and_large_storages_are_counted_together(mode, sizes):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((10,), "float32"))
+    with builder.function("main", [x], pure=False):
+        parts = []
+        for size in sizes:
+            storage = builder.emit(R.memory.alloc_storage(relax.ShapeExpr([size]), 0, "global", "uint8"))
+            parts.append(builder.emit(R.memory.alloc_tensor(storage, 0, relax.ShapeExpr([10]), "float32")))
+        builder.emit_func_output(relax.Tuple(parts))
+    vm = relax.VirtualMachine(relax.build(builder.get(), "llvm", exec_mode=mode), relax.cpu())
+    held = vm["main"](np.zeros(10, "float32"))
+    assert vm.memory_stats().in_use == sum(sizes)
+    del held
+    vm["main"](np.zeros(10, "float32"))
+    stats = vm.memory_stats()
+    assert (stats.in_use, stats.peak, stats.requests) == (0, sum(sizes), 4)

@@ -212,11 +212,11 @@ def test_foreign_files(data, message, tmp_path):
         load_executable(path)
 
 
-@pytest.mark.parametrize("version", [5, 99])
+@pytest.mark.parametrize("version", [6, 99])
 def test_other_versions(version):
     data = bytearray(build().to_bytes())
     struct.pack_into("<I", data, 8, version)
-    message = f"format version {version}, this runtime reads version 6: build it again with this release$"
+    message = f"format version {version}, this runtime reads version 7: build it again with this release$"
     with pytest.raises(ExecutableError, match=message):
         Executable.from_bytes(bytes(data))
 

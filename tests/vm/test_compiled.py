@@ -340,9 +340,10 @@ def test_a_function_becomes_one_prim_func():
         'heap = T.allocate((1,), "int64")',
         'if not T.cell_fits(T.anylist_getitem(r, 0), T.int32(1), "float32", T.int64(0)):',
         "heap[T.int64(0)] = T.cell_dim(T.anylist_getitem(r, 0), T.int64(0))",
-        'T.cell_alloc(T.anylist_getitem(r, 2), T.anylist_getitem(c, 12), T.anylist_getitem(c, 2), "float32", heap[T',
-        'T.anylist_setitem_call_cpacked(r, -1, c, "add",',
-        "T.anylist_setitem(r, 1, T.anylist_getitem(r, 2))",
+        "if not T.cell_apart(T.anylist_getitem(r, 2), T.anylist_getitem(r, 0)):",
+        'T.cell_alloc(T.anylist_getitem(r, 3), T.anylist_getitem(c, 12), T.anylist_getitem(c, 2), "float32", heap[T',
+        'T.kernel_call("add", T.cell_data(T.anylist_getitem(r, 0)), T.cell_data(T.anylist_getitem(r, 0)),',
+        "T.anylist_setitem(r, 1, T.anylist_getitem(r, 3))",
     ):
         assert line in script
     assert from_source(script).script() == script

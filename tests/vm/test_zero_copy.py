@@ -11,6 +11,8 @@ import pytest
 import tvm_ffi
 
 import relax
+from relax.expr import Constant
+from relax.ir import walk
 from relax.runtime import register_func
 from relax.script import ir as I
 from relax.script import relax as R
@@ -191,3 +193,28 @@ def test_a_thousand_calls_of_any_size_grow_nothing(vm):
     assert allocated() - before < 100_000
     vm.release_memory()
     assert vm.memory_stats().reserved == 0
+
+
+def test_large_constants_are_in_the_memory_of_the_module_and_saved_from_there(tmp_path):
+    large, small = np.arange(5000, dtype="float32"), np.float32([1, 2])
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((5000,), "float32"), s: R.Tensor((2,), "float32")):
+            return (R.add(x, R.const(large)), R.add(s, R.const(small)))
+
+    constants = []
+    walk(Module["main"], lambda node: constants.append(node.data) if isinstance(node, Constant) else None)
+    executable = relax.build(Module, "llvm")
+    tensors = [value for value in executable.constants if isinstance(value, tvm_ffi.Tensor)]
+    shared = [t.data_ptr() == data.ctypes.data for t, data in zip(tensors, constants, strict=True)]
+    assert shared == [True, False]
+    assert tensors[0].data_ptr() % 64 == 0
+    assert not any(data.flags.writeable for data in constants)
+    large[:] = 0  # that is another array
+    executable.save(tmp_path / "model.rlx")
+    assert (tmp_path / "model.rlx").read_bytes() == executable.to_bytes()
+    for program in (executable, relax.load_executable(tmp_path / "model.rlx")):
+        y, _ = relax.VirtualMachine(program, relax.cpu())["main"](np.zeros(5000, "float32"), small)
+        np.testing.assert_array_equal(y.numpy(), np.arange(5000))

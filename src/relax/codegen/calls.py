@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, PrimExpr, Var, free_vars
+from ..runtime.combine import BODY
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.messages import IS, NO_SIZE
 from ..tir import Buffer, BufferLoad, PrimFunc
@@ -22,7 +23,7 @@ from .types import register_type
 
 def inner_symbol(unit: Unit, name: str) -> str:
     """The symbol of a PrimFunc's body, which takes raw pointers and sizes."""
-    return f"@relax.body.{unit.numbers[name]}"
+    return f"@{BODY}{unit.numbers[name]}"
 
 
 def call_function(cx: Context, call: Call, callee: str) -> None:

@@ -9,14 +9,15 @@ from typing import Any, Final, cast
 from ..ir import DataType
 from ..prim import Call, IntImm, PrimExpr, StringImm
 from ..prim.cells import PARAMETERS, REGISTERS
+from ..runtime.combine import body_symbol
 from ..runtime.compiled import COMPILED_PREFIX
 from ..runtime.native import PACKED_PREFIX
 from .builder import Operand, quoted
 from .cells import cell_function
 from .context import Context
 from .formula import Val
-from .support import ANY_TYPE, BOOL, FLOAT, INT, MESSAGES, POINTER
-from .types import dlpack_code
+from .support import ANY_TYPE, BOOL, FLOAT, INT, MESSAGES, OBJECT_HEADER, POINTER
+from .types import dlpack_code, register_type
 
 _RAW_STRING: Final = 8
 INNER_CALL: Final = 0x52454C44
@@ -160,6 +161,25 @@ def frame_cell(attrs: Mapping[str, Any]) -> int:
     return max(int(attrs[REGISTERS]), len(cast("list[Any]", attrs[PARAMETERS])) + 1)
 
 
+def _call_kernel(cx: Context, call: Call) -> Val:
+    """The body of a kernel is called: the program has seen to it that the arguments fit."""
+    name_, *args = call.args
+    symbol = body_symbol(cast(StringImm, name_).value)
+    types = [register_type(arg.dtype) for arg in args]
+    operands = [f"{type_} {cx.value(arg).ref}" for type_, arg in zip(types, args, strict=True)]
+    cx.b.module.declare(symbol, "i32", ", ".join(types))
+    cx.leave_unless_zero(cx.b.op(f"call i32 {quoted(symbol)}({', '.join(operands)})"))
+    return cx.i64(0)
+
+
+def _data(cx: Context, call: Call) -> Val:
+    """Values of the machine begin where their data does: they have no offset."""
+    at = cx.b.op(f"getelementptr i8, ptr {cell(cx, call.args[0])}, i64 8")
+    object_ = cx.b.op(f"load ptr, ptr {at}")
+    tensor = cx.b.op(f"getelementptr i8, ptr {object_}, i64 {OBJECT_HEADER}")
+    return Val(cx.b, "ptr", 1, cx.b.op(f"load ptr, ptr {tensor}"))
+
+
 def _reset(cx: Context, call: Call) -> Val:
     _support(cx, "reset", f"ptr {_result(cx, *call.args)}")
     return cx.i64(0)
@@ -179,6 +199,11 @@ def _kind(cx: Context, call: Call) -> Val:
 def _payload(cx: Context, call: Call) -> Val:
     at = cx.b.op(f"getelementptr i8, ptr {cell(cx, call.args[0])}, i64 8")
     return Val(cx.b, "i64", 1, cx.b.op(f"load i64, ptr {at}"))
+
+
+def _apart(cx: Context, call: Call) -> Val:
+    operands = [f"ptr {cell(cx, arg)}" for arg in call.args]
+    return Val(cx.b, "i1", 1, _support(cx, "apart", *operands))
 
 
 def _fits(cx: Context, call: Call) -> Val:
@@ -263,8 +288,9 @@ def located_at(cx: Context, place: PrimExpr) -> Generator[None]:
 TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "anylist_resetitem": _reset, "anylist_setitem": _set, "anylist_setitem_call_packed": _call_packed,
     "anylist_setitem_call_cpacked": _called_compiled(False), "anylist_setitem_call_last": _called_compiled(True),
-    "cell_kind": _kind, "cell_payload": _payload,
-    "cell_fits": _fits, "cell_plain": _question("plain", "i1"), "cell_rank": _question("rank", "i32"),
+    "kernel_call": _call_kernel, "cell_data": _data, "cell_kind": _kind, "cell_payload": _payload,
+    "cell_fits": _fits, "cell_apart": _apart, "cell_plain": _question("plain", "i1"),
+    "cell_rank": _question("rank", "i32"),
     "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
     "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc,
     "cell_storage": _storage, "cell_view": _view, "cell_reshape": _reshape,

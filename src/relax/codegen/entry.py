@@ -4,7 +4,8 @@
 
 The context is a table of the program (see `cells`), behind its number of references and of cells. The body,
 ``i32 body(ptr r, ptr c)``, gets the registers, with the arguments in the first ones, and leaves its result in the one
-behind them. However it ends, all that the registers still hold is released.
+behind them. Arguments after those of the parameters, if the function takes any (`OUTPUTS`), follow there. However it
+ends, all that the registers still hold is released.
 
 A compiled function that calls another one says in the place of the result how deep the call is, and at which address
 the stack of the first of them began (`INNER_CALL`). A call from outside has nothing there.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..prim.cells import DEEPER, PARAMETERS
+from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS
 from ..runtime.combine import FUNCTION
 from ..runtime.compiled import MOST_CALLS, STACK_LIMIT
 from .builder import FunctionBuilder, Operand
@@ -42,7 +43,9 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     count = Val(b, "i32", 1, "%count")
     noun = "argument" if given == 1 else "arguments"
     message = f"{title}: expected {given} {noun} ({escaped(', '.join(params))}), found %lld"
-    cx.fail_unless(count.eq(given), "TypeError", message, count)
+    offered = int(attrs.get(OUTPUTS, 0))
+    counted = count.ge(given) & count.le(given + offered) if offered else count.eq(given)
+    cx.fail_unless(counted, "TypeError", message, count)
     context = _context(cx, title)
     table = b.op(f"getelementptr i8, ptr {context}, i64 16")
     r = b.alloca(f"[{registers + 1} x {ANY_TYPE}]", 16)
@@ -51,7 +54,13 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     b.do(f"call void {zeros}(ptr align 16 {r}, i8 0, i64 {16 * registers}, i1 false)")
     leave = f"call void {cell_function(unit.module, 'leave')[1]}(ptr {r}, i64 {registers})"
     enter = cell_function(unit.module, "enter")[1]
-    entered = b.op(f"call i32 {enter}(ptr %args, i32 %count, ptr {r}, ptr {table})")
+    entered = b.op(f"call i32 {enter}(ptr %args, i32 {given}, ptr {r}, ptr {table})")
+    if offered:
+        more = b.op(f"getelementptr {ANY_TYPE}, ptr %args, i64 {given}")
+        behind = b.op(f"getelementptr {ANY_TYPE}, ptr {r}, i64 {given + 1}")
+        rest = b.op(f"sub i32 %count, {given}")
+        taken = b.op(f"call i32 {enter}(ptr {more}, i32 {rest}, ptr {behind}, ptr {table})")
+        entered = b.op(f"or i32 {entered}, {taken}")
     run, finish, move = b.label("run"), b.label("finish"), b.label("move")
     start = b.block
     b.branch_if(b.op(f"icmp eq i32 {entered}, 0"), run, finish, hint="then")
@@ -113,6 +122,7 @@ def _keep_flat(cx: Context, attrs: Mapping[str, Any], r: Operand, table: Operand
     )
     if DEEPER not in attrs:
         return
+    given = len(cast("list[Any]", attrs[PARAMETERS]))
     depth = b.op(f"trunc i128 {b.op(f'lshr i128 {frame}, 32')} to i32")
     base = b.op(f"trunc i128 {b.op(f'lshr i128 {frame}, 64')} to i64")
     used = b.op(f"sub i64 {base}, {here}")
@@ -127,6 +137,6 @@ def _keep_flat(cx: Context, attrs: Mapping[str, Any], r: Operand, table: Operand
     with b.cold(deeper):
         cell = b.op(f"getelementptr {ANY_TYPE}, ptr {table}, i64 {int(attrs[DEEPER])}")
         symbol = cell_function(cx.unit.module, "deeper")[1]
-        status = b.op(f"call i32 {symbol}(ptr {cell}, ptr %args, i32 %count, i32 {depth}, ptr %result)")
+        status = b.op(f"call i32 {symbol}(ptr {cell}, ptr %args, i32 {given}, i32 {depth}, ptr %result)")
         b.end(f"ret i32 {status}")
     b.start(fine)

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..prim.cells import DEEPER, PARAMETERS, REGISTERS
+from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS, REGISTERS
 from ..tir.transform import NOT_PARALLEL, NOT_VECTORIZED, PARALLEL_BODY, PARALLEL_RANGE
 
 FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -21,6 +21,7 @@ FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "layout_free_buffers": "numbers of parameters whose layout may be chosen; code does not depend on it",
     "op_pattern": "kind of the kernel for fusion, see relax.tir.op_pattern; code does not depend on it",
     REGISTERS: "compiled Relax function: number of its registers",
+    OUTPUTS: "compiled Relax function: number of results for which a caller may give memory",
     DEEPER: "compiled Relax function: cell of the function that goes on where calls are nested too deeply",
     PARAMETERS: "compiled Relax function: names of its parameters",
     PARALLEL_BODY: "iterations of a parallel loop of the function of this name; called by T.parallel_for only",

@@ -187,7 +187,9 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     inline = (
         unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
     )
-    head = f"define internal i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{inline}"
+    # A kernel's body is called by compiled Relax functions too, which are in other modules.
+    linkage = "hidden" if PARALLEL_BODY not in func.attrs and REGISTERS not in func.attrs else "internal"
+    head = f"define {linkage} i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
     b.share()
     cx = Context(unit, b, name, _RULES)

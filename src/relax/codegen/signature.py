@@ -47,6 +47,18 @@ class Signature:
 
 def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
     """The signature of a function; variables that nothing binds are reported."""
+    known = signature_of(func)
+    scalars = {param for param, buffer in known.params if buffer is None}
+    for place, expr in known.compared:
+        for var in free_vars(expr):
+            if var not in known.bound and var not in scalars:
+                unit.unbound.add(var)
+                _report_unbound(unit, name, var, place)
+    return known
+
+
+def signature_of(func: PrimFunc) -> Signature:
+    """The signature of a function, whether or not its parameters bind all variables."""
     params = tuple((param, func.buffer_map.get(param)) for param in func.params)
     scalars = {param for param, buffer in params if buffer is None}
     bound: dict[Var, ArgumentField] = {}
@@ -56,11 +68,6 @@ def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
             bound[expr] = place
         else:
             compared.append((place, expr))
-    for place, expr in compared:
-        for var in free_vars(expr):
-            if var not in bound and var not in scalars:
-                unit.unbound.add(var)
-                _report_unbound(unit, name, var, place)
     return Signature(params, bound, tuple(compared), tuple(promised_apart(func)))
 
 

@@ -10,12 +10,16 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
     anylist_setitem_call_packed(list, i, f, "name", *args)    call the function in the cell f; i = -1: drop the result
     anylist_setitem_call_cpacked(list, i, c, "name", *args)   call a function of the compiled program
     anylist_setitem_call_last(list, i, c, "name", *args)      the same at the end of a function: it is no deeper
+    kernel_call("name", *args)                                call a kernel of the program, which checks nothing: its
+                                                              arguments are addresses, numbers, then the sizes it binds
     cell_value(kind, payload)                                 a scalar as an argument: type index and bits
 
     cell_kind(x)   cell_payload(x)                            type index and bits
+    cell_data(x)                                              the address of a tensor's first element
     cell_fits(x, ndim, dtype, device)                         a tensor of that rank (-1: any), dtype ("": any) and
                                                               device (0: any)
     cell_plain(x)                                             a value that kernels can take as it is
+    cell_apart(x, y)                                          true unless both are tensors whose memory overlaps
     cell_rank(x)   cell_dim(x, axis)                          of a tensor or shape; -1 if there is none
     cell_count(x)                                             fields of a tuple; -1 if it is none
     cell_truth(x)                                             0 or 1; 2 if it is no condition
@@ -45,10 +49,11 @@ from .expr import Call, PrimExpr, convert
 _RESULTS: Final = {
     "anylist_getitem": "handle", "anylist_resetitem": "int32", "anylist_setitem": "int32",
     "anylist_setitem_call_packed": "int32", "anylist_setitem_call_cpacked": "int32",
-    "anylist_setitem_call_last": "int32", "cell_value": "handle",
-    "cell_kind": "int32", "cell_payload": "int64", "cell_fits": "bool", "cell_plain": "bool", "cell_rank": "int32",
-    "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_field": "bool", "cell_alloc": "int32",
-    "cell_storage": "int32", "cell_view": "int32", "cell_reshape": "int32", "cell_copy": "int32", "cell_shape": "int32",
+    "anylist_setitem_call_last": "int32", "kernel_call": "int32", "cell_value": "handle", "cell_kind": "int32",
+    "cell_payload": "int64", "cell_data": "handle", "cell_fits": "bool", "cell_plain": "bool", "cell_apart": "bool",
+    "cell_rank": "int32", "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_field": "bool",
+    "cell_alloc": "int32", "cell_storage": "int32", "cell_view": "int32", "cell_reshape": "int32",
+    "cell_copy": "int32", "cell_shape": "int32",
 }  # fmt: skip
 
 for _name in _RESULTS:
@@ -76,9 +81,12 @@ REGISTERS: Final = "relax.registers"
 PARAMETERS: Final = "relax.parameters"
 """Attribute: the names of the Relax function's parameters, which arrive in the first registers. The result leaves in
 the next one."""
+OUTPUTS: Final = "relax.outputs"
+"""Attribute: the number of results for which a caller may give memory: tensors after the arguments. They arrive in the
+registers behind that of the result, and are used where they fit."""
 DEEPER: Final = "relax.deeper"
 """Attribute: the cell of the function that is called instead where calls are nested too deeply."""
 PLACE: Final = "relax.place"
 """Attribute of statements: the place, for notes in errors, of the calls in them (see `relax.runtime.compiled`)."""
 
-__all__ = ["DEEPER", "MEMBERS", "PARAMETERS", "PLACE", "REGISTERS", "cell_call"]
+__all__ = ["DEEPER", "MEMBERS", "OUTPUTS", "PARAMETERS", "PLACE", "REGISTERS", "cell_call"]

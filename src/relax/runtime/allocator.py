@@ -48,7 +48,7 @@ class MemoryStats(NamedTuple):
     reserved: int
     """Bytes held, in use or not."""
     peak: int
-    """The most bytes that were in use at once. Small storages of compiled functions are not added to larger ones."""
+    """The most bytes that were in use at once."""
     allocations: int
     """The number of times that memory was asked of the operating system."""
     requests: int
@@ -98,8 +98,10 @@ class Allocator:
         self._peak = 0
         self._allocations = 0
         self._requests = 0
-        self.counts = new_tensor((3,), "int64")
-        """Of the small storages of compiled functions: bytes in use, the most so far, and requests."""
+        self.counts = new_tensor((4,), "int64")
+        """Of compiled functions: bytes of small storages in use, the most bytes of storages so far, requests for small
+        ones, and bytes of large storages in use.
+        """
         self._counts: Any = numpy_view(self.counts)
         self._counts[:] = 0
 
@@ -110,13 +112,13 @@ class Allocator:
             block = self._block(size, device)
             block.size, block.idle = size, 0
             storage = view_tensor(block.tensor, (size,), "uint8")
-            self._peak = max(self._peak, self._in_use())
+            self._peak = max(self._peak, self._in_use() + int(self._counts[0]))
         return storage
 
     def stats(self) -> MemoryStats:
         """Counts of bytes, now and so far."""
         with self._lock:
-            small, peak, requests = (int(count) for count in self._counts)
+            small, peak, requests, _ = (int(count) for count in self._counts)
             reserved = sum(block.capacity for block in self._blocks)
             return MemoryStats(
                 in_use=self._in_use() + small,

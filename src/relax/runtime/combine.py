@@ -1,6 +1,7 @@
 """Several objects as one, which is then linked as any other: sections and symbols one after the other, renumbered.
 
-A kernel of a unit becomes a global symbol under its own name. All else that an object defines is found by the other
+A kernel of a unit becomes a global symbol under its own name. Its body, which checks no arguments, is found by the
+other units under that name too (`body_symbol`). All else that an object defines is found by the other
 units, and by nobody outside. Units may also call each other's kernels, by these names.
 """
 
@@ -34,6 +35,9 @@ MESSAGES: Final = "relax.messages"
 """The symbol by which an object reads the messages of its unit."""
 FUNCTION: Final = "relax.function."
 """The prefix of an object's kernels, before their numbers."""
+BODY: Final = "relax.body."
+"""The prefix of the bodies of an object's kernels, before their numbers."""
+_KERNEL: Final = "relax.kernel."
 
 _NULL_SECTION: Final = Section("", 0, 0, 1, 0, memoryview(b""))
 _NOT_LOADED: Final = 1
@@ -59,6 +63,11 @@ class _Combined:
     def add(self, symbol: Symbol) -> int:
         self.symbols.append(symbol)
         return len(self.symbols) - 1
+
+
+def body_symbol(name: str) -> str:
+    """The symbol by which one unit calls the body of another unit's kernel."""
+    return f"{_KERNEL}{name}"
 
 
 def combine(archive: Archive, prefix: str) -> ObjectFile:
@@ -105,6 +114,7 @@ def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[l
             into.sections.append(section)
     symbols = [0]
     kernels = {f"{FUNCTION}{i}": f"{prefix}{name}" for i, name in enumerate(unit.names)}
+    bodies = {f"{BODY}{i}": body_symbol(name) for i, name in enumerate(unit.names)}
     for symbol in obj.symbols[1:]:
         if symbol.section == SHN_UNDEF:
             symbols.append(_wanted(into, unit, symbol))
@@ -117,21 +127,21 @@ def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[l
             symbols.append(into.add(replace(_moved(symbol, sections), name=name, binding=STB_GLOBAL)))
             into.defined[name] = symbols[-1]
         else:
-            symbols.append(into.add(replace(_moved(symbol, sections), binding=STB_LOCAL)))
-            _offer(into, symbol, symbols[-1])
+            local = replace(symbol, name=bodies.get(symbol.name, symbol.name), binding=STB_LOCAL)
+            symbols.append(into.add(_moved(local, sections)))
+            _offer(into, local.name, symbol.binding, symbols[-1])
     if kernels:
         names = ", ".join(name.removeprefix(prefix) for name in kernels.values())
         raise ObjectFileError(f"object {unit.object} does not define all of its kernels: {names}")
     return sections, symbols
 
 
-def _offer(into: _Combined, symbol: Symbol, number: int) -> None:
+def _offer(into: _Combined, name: str, binding: int, number: int) -> None:
     """Have a symbol be found by the other units; a weak one only if no other defines it."""
-    name = symbol.name
     if name not in into.defined or name in into.weak:
         into.defined[name] = number
-        (into.weak.add if symbol.binding == STB_WEAK else into.weak.discard)(name)
-    elif symbol.binding != STB_WEAK:
+        (into.weak.add if binding == STB_WEAK else into.weak.discard)(name)
+    elif binding != STB_WEAK:
         raise ObjectFileError(f"two units define {name}")
 
 
@@ -152,4 +162,4 @@ def _wanted(into: _Combined, unit: Unit, symbol: Symbol) -> int:
     return into.wanted[key]
 
 
-__all__ = ["FUNCTION", "MESSAGES", "combine"]
+__all__ = ["BODY", "FUNCTION", "MESSAGES", "body_symbol", "combine"]

@@ -37,6 +37,7 @@ from .bytecode import Const, Func, Imm, Operand
 from .closure import Closure, Machine, closure_of
 from .devices import Device
 from .heap import ShapeHeap
+from .info import Info, TensorInfo, TupleInfo
 from .native import NativeLibrary, cells_function
 from .places import CallSite, annotate
 from .values import import_result, import_value
@@ -91,6 +92,12 @@ def passed(error: Exception) -> tuple[Exception, list[CallSite]]:
     places = _passing.places if _same(_passing.error, getattr(error, "__tvm_ffi_error__", None)) else []
     _passing.exception, _passing.error, _passing.places = None, None, []
     return (error if exception is None or str(exception) != str(error) else exception), places
+
+
+def given_results(ret: Info) -> int:
+    """The number of results of an entry point for which a caller may give memory, as tensors after the arguments."""
+    fields = ret.fields if isinstance(ret, TupleInfo) else (ret,)
+    return len(fields) if all(isinstance(field, TensorInfo) for field in fields) else 0
 
 
 class CompiledFunction:

@@ -64,6 +64,21 @@ class Writer:
         self.data += bytes(-len(self.data) % alignment)
 
 
+class Pieces:
+    """Contents of a section that are not put together: tensors stay where they are."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | memoryview] = []
+        self.length = 0
+
+    def add(self, part: bytes | memoryview) -> None:
+        self.parts.append(part)
+        self.length += len(part)
+
+    def align(self, alignment: int) -> None:
+        self.add(bytes(-self.length % alignment))
+
+
 class Reader:
     """Takes values from a section; what does not fit is an ExecutableError."""
 

@@ -6,6 +6,7 @@ executable runs where only this package is installed. It contains machine code: 
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,14 +35,14 @@ from .bytecode import (
 from .cpu_features import machine_of_triple, missing_features
 from .debug_info import DebugInfo
 from .elf import MACHINES
-from .encoding import ExecutableError, Reader, Writer
+from .encoding import ExecutableError, Pieces, Reader, Writer
 from .export import library_object
 from .format import (
     embedded,
-    pack_sections,
+    packed_pieces,
     read_constant,
     read_functions,
-    unpack_sections,
+    read_sections,
     write_constant,
     write_functions,
 )
@@ -212,7 +213,11 @@ class Executable:
 
     def to_bytes(self) -> bytes:
         """The contents of the file ``save`` writes."""
-        meta, constants, data, functions = Writer(), Writer(), Writer(), Writer()
+        return b"".join(self._pieces())
+
+    def _pieces(self) -> list[bytes | memoryview]:
+        """The contents of the file, of which the elements of tensors are where those have them."""
+        meta, constants, data, functions = Writer(), Writer(), Pieces(), Writer()
         meta.text(self.triple)
         meta.uint(len(self.features))
         for feature in self.features:
@@ -226,12 +231,12 @@ class Executable:
         write_functions(functions, self.program)
         debug = Writer()
         self.debug.write(debug)
-        return pack_sections(
+        return packed_pieces(
             {
                 "META": bytes(meta.data),
                 "CNST": bytes(constants.data),
                 "FUNC": bytes(functions.data),
-                "DATA": bytes(data.data),
+                "DATA": data,
                 "NATV": self.native,
                 "DBUG": bytes(debug.data),
             }
@@ -240,13 +245,19 @@ class Executable:
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "executable") -> Executable:
         """The executable with these bytes; ExecutableError says what is wrong with them."""
+        return cls._read(io.BytesIO(data), name)
+
+    @classmethod
+    def _read(cls, file: io.BufferedIOBase, name: str) -> Executable:
         try:
-            if data[:4] == b"\x7fELF":
-                data = embedded(data)
-            sections = unpack_sections(data)
-            absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in sections]
+            if file.read(4) == b"\x7fELF":
+                file.seek(0)
+                file = io.BytesIO(embedded(file.read()))
+            found = read_sections(file)
+            absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in found]
             if absent:
                 raise ExecutableError(f"it has no section {absent[0]}")
+            sections = {tag: section.contents() for tag, section in found.items() if tag != "DATA"}
             meta = Reader(sections["META"], "META")
             triple, features = meta.text(), meta.many(Reader.text)
             devices = list(meta.many(Reader.text))
@@ -254,7 +265,7 @@ class Executable:
             program = read_functions(functions)
             program.devices = devices
             constants = Reader(sections["CNST"], "CNST")
-            program.constants = list(constants.many(lambda r: read_constant(r, sections["DATA"])))
+            program.constants = list(constants.many(lambda r: read_constant(r, found["DATA"])))
             for reader in (meta, functions, constants):
                 reader.finish()
             native = bytes(sections["NATV"])
@@ -281,7 +292,8 @@ class Executable:
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_bytes(self.to_bytes())
+            with temporary.open("wb") as file:
+                file.writelines(self._pieces())
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -339,7 +351,8 @@ class Executable:
         ExecutableError
             If it is no executable, is broken, or cannot run on this machine; the message says which.
         """
-        return cls.from_bytes(Path(path).read_bytes(), str(path))
+        with Path(path).open("rb") as file:
+            return cls._read(file, str(path))
 
 
 def load_executable(path: str | os.PathLike[str]) -> Executable:

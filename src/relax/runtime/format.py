@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import io
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import tvm_ffi
@@ -36,14 +39,16 @@ from .bytecode import (
     Ret,
 )
 from .dtypes import DLPACK_CODES, canonical_dtype, itemsize
-from .encoding import ExecutableError, Reader, Writer
+from .encoding import ExecutableError, Pieces, Reader, Writer
 from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 6
+VERSION: Final = 7
 
+_CHUNK: Final = 1 << 20
+"""The bytes that are read at once."""
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
 
@@ -173,7 +178,7 @@ class _Tag(enum.IntEnum):
     TENSOR, SHAPE, TEXT, DTYPE, INT, FLOAT, BOOL, NULL, INFO = range(9)
 
 
-def write_constant(w: Writer, data: Writer, value: Any) -> None:
+def write_constant(w: Writer, data: Pieces, value: Any) -> None:
     """Append a constant; the contents of tensors go to `data`."""
     match value:
         case tvm_ffi.Tensor():
@@ -184,8 +189,8 @@ def write_constant(w: Writer, data: Writer, value: Any) -> None:
             w.uint(value.ndim)
             for extent in value.shape:
                 w.uint(extent)
-            w.uint(len(data.data))
-            data.data += numpy_view(value).tobytes()
+            w.uint(data.length)
+            data.add(memoryview(numpy_view(value).reshape(-1).view("u1")))
         case tvm_ffi.Shape():
             w.data.append(_Tag.SHAPE)
             w.uint(len(value))
@@ -215,7 +220,7 @@ def write_constant(w: Writer, data: Writer, value: Any) -> None:
             raise ExecutableError(f"a constant of type {type(value).__name__} cannot be saved")
 
 
-def read_constant(r: Reader, data: memoryview) -> Any:
+def read_constant(r: Reader, data: Section) -> Any:
     """Take a constant."""
     match r.byte():
         case _Tag.TENSOR:
@@ -246,7 +251,7 @@ def read_constant(r: Reader, data: memoryview) -> Any:
             raise r.fail(f"there is no kind of constant {tag}")
 
 
-def _read_tensor(r: Reader, data: memoryview) -> tvm_ffi.Tensor:
+def _read_tensor(r: Reader, data: Section) -> tvm_ffi.Tensor:
     dtype, shape, offset = _read_dtype(r), r.many(Reader.uint), r.uint()
     if not dtype:
         raise r.fail("a tensor has no dtype")
@@ -254,11 +259,11 @@ def _read_tensor(r: Reader, data: memoryview) -> tvm_ffi.Tensor:
         nbytes = check_shape(shape, dtype)
     except (ValueError, MemoryError) as error:
         raise r.fail(str(error)) from None
-    if offset > len(data) or nbytes > len(data) - offset:
+    if offset > data.size or nbytes > data.size - offset:
         raise r.fail(f"the contents of a tensor of {nbytes} bytes lie outside section DATA")
     tensor = new_tensor(shape, dtype)
     if nbytes:
-        numpy_view(tensor).reshape(-1).view("u1")[:] = data[offset : offset + nbytes]
+        data.read_into(offset, memoryview(numpy_view(tensor).reshape(-1).view("u1")))
     assert nbytes == tensor.numel() * itemsize(dtype)
     return tensor
 
@@ -405,18 +410,46 @@ def read_functions(r: Reader) -> Program:
 # -------------------------------------------------------------------------------------- container
 
 
-def pack_sections(sections: dict[str, bytes]) -> bytes:
-    """The file with the given sections."""
-    table = bytearray()
-    body = bytearray()
+@dataclass(frozen=True)
+class Section:
+    """A section of an open file, which is read when it is asked for."""
+
+    file: io.BufferedIOBase
+    offset: int
+    size: int
+
+    def contents(self) -> memoryview:
+        """All of it."""
+        self.file.seek(self.offset)
+        return memoryview(self.file.read(self.size))
+
+    def read_into(self, offset: int, to: memoryview) -> None:
+        """Fill memory with what is there from an offset on."""
+        self.file.seek(self.offset + offset)
+        for start in range(0, len(to), _CHUNK):  # what is read has been checked to be there
+            self.file.readinto(to[start : start + _CHUNK])
+
+
+def packed_pieces(sections: Mapping[str, bytes | Pieces]) -> list[bytes | memoryview]:
+    """The file with the given sections, in pieces."""
+    table, body = bytearray(), Pieces()
     start = _HEADER.size + _ENTRY.size * len(sections)
     for tag, contents in sections.items():
-        body += bytes(-(start + len(body)) % ALIGNMENT)
-        table += _ENTRY.pack(tag.encode("ascii"), 0, start + len(body), len(contents))
-        body += contents
-    rest = bytes(table + body)
-    length = _HEADER.size + len(rest)
-    return _HEADER.pack(MAGIC, VERSION, len(sections), length, hashlib.sha256(rest).digest()) + rest
+        body.add(bytes(-(start + body.length) % ALIGNMENT))
+        size = contents.length if isinstance(contents, Pieces) else len(contents)
+        table += _ENTRY.pack(tag.encode("ascii"), 0, start + body.length, size)
+        for part in contents.parts if isinstance(contents, Pieces) else (contents,):
+            body.add(part)
+    digest = hashlib.sha256(table)
+    for part in body.parts:
+        digest.update(part)
+    header = _HEADER.pack(MAGIC, VERSION, len(sections), start + body.length, digest.digest())
+    return [header, bytes(table), *body.parts]
+
+
+def pack_sections(sections: Mapping[str, bytes | Pieces]) -> bytes:
+    """The file with the given sections."""
+    return b"".join(packed_pieces(sections))
 
 
 def section_offset(data: bytes, tag: str) -> int:
@@ -443,10 +476,18 @@ def embedded(data: bytes) -> bytes:
 
 def unpack_sections(data: bytes) -> dict[str, memoryview]:
     """The sections of a file, after checking that it is complete and unchanged."""
-    if len(data) < _HEADER.size:
-        known = data[: len(MAGIC)] == MAGIC[: len(data)] and data
+    return {tag: section.contents() for tag, section in read_sections(io.BytesIO(data)).items()}
+
+
+def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
+    """The sections of an open file, after checking that it is complete and unchanged."""
+    found = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        known = head[: len(MAGIC)] == MAGIC[: len(head)] and head
         raise ExecutableError("it is truncated" if known else "it is no Relax executable")
-    magic, version, count, length, digest = _HEADER.unpack_from(data)
+    magic, version, count, length, digest = _HEADER.unpack(head)
     if magic != MAGIC:
         mangled = magic[:6] == MAGIC[:6]
         raise ExecutableError("it was changed in transfer" if mangled else "it is no Relax executable")
@@ -454,18 +495,26 @@ def unpack_sections(data: bytes) -> dict[str, memoryview]:
         raise ExecutableError(
             f"it has format version {version}, this runtime reads version {VERSION}: build it again with this release"
         )
-    if len(data) != length:
-        what = "truncated" if len(data) < length else "followed by something else"
-        raise ExecutableError(f"it is {what}: its length is {len(data)} bytes, expected {length}")
-    rest = memoryview(data)[_HEADER.size :]
-    if hashlib.sha256(rest).digest() != digest:
+    if found != length:
+        what = "truncated" if found < length else "followed by something else"
+        raise ExecutableError(f"it is {what}: its length is {found} bytes, expected {length}")
+    if _digest_of_rest(file) != digest:
         raise ExecutableError("it is corrupted: its checksum does not match its contents")
-    if count * _ENTRY.size > len(rest):
+    if count * _ENTRY.size > length - _HEADER.size:
         raise ExecutableError("its section table is malformed")
-    sections: dict[str, memoryview] = {}
-    for i in range(count):
-        tag, _, offset, size = _ENTRY.unpack_from(rest, i * _ENTRY.size)
+    file.seek(_HEADER.size)
+    table = file.read(count * _ENTRY.size)
+    sections: dict[str, Section] = {}
+    for tag, _, offset, size in _ENTRY.iter_unpack(table):
         if offset > length or size > length - offset:
             raise ExecutableError("its section table is malformed")
-        sections[tag.decode("ascii", "replace")] = memoryview(data)[offset : offset + size]
+        sections[tag.decode("ascii", "replace")] = Section(file, offset, size)
     return sections
+
+
+def _digest_of_rest(file: io.BufferedIOBase) -> bytes:
+    """The checksum of a file from where it stands to its end."""
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    return digest.digest()

@@ -235,6 +235,19 @@ def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
     return array if array.dtype == numpy_dtype else array.view(numpy_dtype)
 
 
+def tensor_under(array: Array) -> tvm_ffi.Tensor | None:
+    """The tensor whose memory an array of `numpy_view`, or a view of it, shows as a whole; None if there is none."""
+    memory: Any = array.base
+    while isinstance(memory, np.ndarray):
+        memory = cast("Array", memory).base
+    if not isinstance(memory, _Memory):
+        return None
+    tensor = memory.tensor
+    same = tensor.data_ptr() == array.ctypes.data and tuple(tensor.shape) == array.shape
+    fits = same and array.flags.c_contiguous and canonical_dtype(tensor.dtype) == dtype_of_numpy(array.dtype)
+    return tensor if fits else None
+
+
 def without_padding(array: Array) -> Array:
     """The array itself, with 0 in the bits beside elements of 2 and 4 bits, which ml_dtypes expects there."""
     bits = DLPACK_CODES[dtype_of_numpy(array.dtype)][1]

@@ -22,27 +22,26 @@ from .allocator import Allocator, MemoryStats
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
-from .compiled import passed
+from .compiled import given_results
+from .configuration import devices_of, memory_policy
 from .debug_info import names_of_call
 from .decode import (
     CALL,
     CALL_VM,
     GOTO,
     IF,
-    INVOKE,
     RET,
     Code,
     Linker,
     LinkError,
     Op,
-    devices_used,
 )
-from .devices import Device, cpu, is_cpu
-from .devices import device as named_device
+from .devices import Device
 from .entry_point import EntryPoint
 from .executable import Executable
+from .frames import CALLS, Frame, locate, location_of
+from .given_memory import memory_of_results, placed_in
 from .numerics import CheckedCall, Kinds, NumericsCheck, kinds_of
-from .places import CallSite, annotate
 from .recorder import Recorder
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
@@ -63,23 +62,9 @@ class VMInstrumentReturnKind(enum.IntEnum):
 
 
 Instrument = Callable[..., Any]
-_CALLS: Final = (CALL_VM, INVOKE)
 
 
-class _Frame:
-    """A suspended function."""
-
-    __slots__ = ("after", "code", "dst", "pc", "registers")
-
-    def __init__(self, code: Code, registers: list[Any], pc: int, dst: int, after: Any) -> None:
-        self.code = code
-        self.registers = registers
-        self.pc = pc
-        self.dst = dst
-        self.after = after
-
-
-_Place = tuple[Code, int, Sequence[_Frame]]
+_Place = tuple[Code, int, Sequence[Frame]]
 """The running function, the number of its instruction, and the functions that wait for it."""
 _Observer = Callable[[Any, str, Sequence[Any], _Place], Any]
 
@@ -120,8 +105,8 @@ class VirtualMachine:
         """
         if not isinstance(executable, Executable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"expected a relax.Executable, found {type(executable).__name__}")
-        self._allocator = Allocator(_memory_policy(memory_cfg))
-        self.devices = _devices(executable, device)
+        self._allocator = Allocator(memory_policy(memory_cfg))
+        self.devices = devices_of(executable, device)
         self.executable = executable
         self.max_depth = max_depth
         self._profile = profile
@@ -135,6 +120,7 @@ class VirtualMachine:
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, list[Any]] = {}
         self._outputs: dict[str, Any] = {}
+        self._memory: dict[str, list[tvm_ffi.Tensor]] = {}
 
     # --------------------------------------------------------------------------------- calling
 
@@ -254,12 +240,38 @@ class VirtualMachine:
         """Set the arguments of the next ``invoke_stateful`` of a function."""
         self._inputs[func_name] = self.bind_arguments(self._entry(func_name), args, kwargs)
 
+    def set_outputs(self, func_name: str, *outputs: Any) -> None:
+        """Give memory for the results of ``invoke_stateful``; without any, results get memory of their own again.
+
+        A compiled function computes a result in the memory given, if that is of its shape; else, and where a result
+        is no memory of its own (a parameter, a field of another function's result), it is copied there.
+
+        Parameters
+        ----------
+        func_name
+            The function.
+        outputs
+            An array for each result: NumPy arrays, NDArray, DLPack producers. They must be compact and writable.
+        """
+        entry = self._entry(func_name).target.function
+        expected = given_results(entry.ret_info)
+        if outputs and len(outputs) != expected:
+            has = "no result that is a tensor, or a tuple of them" if not expected else f"{expected} of them"
+            raise ValueError(f"{func_name}: {len(outputs)} results are given memory; it has {has}")
+        self._memory[func_name] = memory_of_results(outputs, func_name)
+
     def invoke_stateful(self, func_name: str) -> None:
         """Run a function on the arguments of ``set_input`` and keep its result for ``get_outputs``."""
         closure = self._entry(func_name)
         if func_name not in self._inputs:
             raise ValueError(f"{func_name}: set_input has not been called")
-        self._outputs[func_name] = self._call(closure, self._inputs[func_name])
+        memory = self._memory.get(func_name, ())
+        compiled = None if self.is_watched else closure.target.compiled
+        if compiled is not None and memory:
+            result = compiled.run((*self._inputs[func_name], *memory))
+        else:
+            result = self._call(closure, self._inputs[func_name])
+        self._outputs[func_name] = result if not memory else placed_in(result, memory, func_name)
 
     def get_outputs(self, func_name: str) -> Any:
         """The result of the last ``invoke_stateful`` of a function."""
@@ -399,7 +411,7 @@ class VirtualMachine:
         """The interpreter's loop. Compiled functions are run as machine code, unless `waiting` says how many calls are
         under way in that already.
         """
-        frames: list[_Frame] = []
+        frames: list[Frame] = []
         observe = self._observer(recorder, args)
         native, outside = waiting is None, waiting or 0
         registers, ops, pc = code.enter(args), code.ops, 0
@@ -419,7 +431,7 @@ class VirtualMachine:
                         registers[op.dst] = value
                     value = None
                     pc += 1
-                elif kind in _CALLS:
+                elif kind in CALLS:
                     callee, values = self._callee(op, op.pick(registers), observe, (code, pc, frames), native)
                     for register in op.drop:
                         registers[register] = None
@@ -439,7 +451,7 @@ class VirtualMachine:
                         if outside + len(frames) >= self.max_depth:
                             pc -= 1  # the call itself is the place of the error
                             raise self._too_deep(callee.function.name)
-                        frames.append(_Frame(code, registers, pc, op.dst, after))
+                        frames.append(Frame(code, registers, pc, op.dst, after))
                     code, ops, pc = callee, callee.ops, 0
                     registers = callee.enter(values)
                     callee = values = after = None
@@ -461,7 +473,7 @@ class VirtualMachine:
                     assert kind == GOTO
                     pc = op.jump
         except Exception as error:
-            located = _locate(error, code, pc, frames)
+            located = locate(error, code, pc, frames)
             # The traceback keeps this call's variables: no tensor is to live as long as somebody looks at the error.
             for frame in frames:
                 frame.registers.clear()
@@ -502,7 +514,7 @@ class VirtualMachine:
             value = target(*args) if inner is None else inner(target, name, args, place)
             code, pc, _ = place
             names = names_of_call(self.executable.debug, self.executable.program, code.function, pc)
-            check(CheckedCall(name, _location(code, pc), names), args, value)
+            check(CheckedCall(name, location_of(code, pc), names), args, value)
             return value
 
         return checked
@@ -550,36 +562,6 @@ class VirtualMachine:
         return before and answer == VMInstrumentReturnKind.SKIP_RUN
 
 
-def _devices(executable: Executable, given: Device | Sequence[Device] | None) -> list[Device]:
-    """The devices of a machine; ValueError unless those the program uses are there, and are the host's."""
-    listed = [given] if isinstance(given, Device) else list(given or ())
-    known = listed or [named_device(name) for name in executable.devices] or [cpu()]
-    used = devices_used(executable.program)
-    for index in used:
-        if not 0 <= index < len(known):
-            wanted = f" ({executable.devices[index]})" if 0 <= index < len(executable.devices) else ""
-            have = f"{len(known)} device{'s' * (len(known) != 1)} ({', '.join(map(str, known))})"
-            needed = ", ".join(f"relax.cpu({i})" for i in range(index + 1))
-            raise ValueError(
-                f"the program places tensors on its virtual device {index}{wanted}, and the machine is given "
-                f"{have}; give one for each: VirtualMachine(executable, [{needed}])"
-            )
-    for dev in [*listed, *(known[index] for index in used)]:
-        if not is_cpu(dev):
-            raise ValueError(f"this runtime runs on cpu only, not on {dev}")
-    return known
-
-
-def _memory_policy(config: str | Mapping[Any, str] | None) -> str:
-    """The allocator's policy; ValueError if devices are to have different ones."""
-    if config is None or isinstance(config, str):
-        return config or "pooled"
-    policies = set(config.values()) or {"pooled"}
-    if len(policies) > 1:
-        raise ValueError(f"memory_cfg: all devices of this runtime share one memory, found {dict(config)}")
-    return policies.pop()
-
-
 def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
     """Names of the parameters that are left for the caller."""
     if not isinstance(closure.target, Code):
@@ -590,25 +572,3 @@ def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
 
 def _check_count(closure: Closure, found: int) -> None:
     check_count(closure, _parameter_names(closure), found)
-
-
-def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> Exception:
-    """The error, or what it was before it passed machine code, with the places of the program where it happened."""
-    op = code.ops[min(pc, len(code.ops) - 1)]
-    places: list[CallSite] = []
-    if op.kind in _CALLS:
-        error, places = passed(error)
-    if not (places and op.tail):
-        unnamed = op.name.startswith("vm.builtin.") or places or op.kind == CALL_VM
-        shown = "" if unnamed else op.name
-        places.append(CallSite(code.function.name, _location(code, pc), shown, op.foreign))
-    places += [
-        CallSite(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)
-    ]
-    annotate(error, places)
-    return error
-
-
-def _location(code: Code, pc: int) -> str:
-    locations = code.function.locations
-    return locations[pc] if 0 <= pc < len(locations) else ""

@@ -34,7 +34,7 @@ from ..expr import (
 from ..info.runtime import InfoMaker, device_name
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, Span, listed_vdevices
 from ..prim import FloatImm, IntImm, PrimExpr
-from ..runtime import ExecBuilder, ShapeTuple, nd
+from ..runtime import ExecBuilder, ShapeTuple
 from ..runtime.builtin_table import BUILTINS, UNKNOWN
 from ..runtime.bytecode import Func, Imm, Operand, Reg
 from ..runtime.dtypes import ffi_dtype
@@ -272,7 +272,7 @@ class _Generator:
     def _constant(self, expr: Constant, shared: bool) -> Operand:
         known = self.constants.get(id(expr))
         if known is None:
-            known = self.constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
+            known = self.constants[id(expr)] = expr, self.builder.convert_constant(expr.tensor)
         if shared:
             return known[1]
         dst = self._register()

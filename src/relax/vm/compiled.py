@@ -11,7 +11,8 @@ from ..runtime.bytecode import Operand
 from ..runtime.compiled import COMPILED_PREFIX
 from ..tir import PrimFunc
 from .compilable import compilable_functions
-from .host_function import HostFunction, ProgramTable
+from .host_function import HostFunction
+from .program_table import ProgramTable
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ other. The condition of a check is one under which the builtin would return with
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from ..expr import Call, DataTypeImm, PrimValue, StringImm, Var
@@ -21,7 +22,7 @@ from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.match import ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
 from ..runtime.sizes import is_size
 from ..tir.statements import conjunction
-from .host_values import Dims, Fields, HostValue, Number, Register
+from .host_values import Dims, Fields, HostValue, Memory, Number, Register, TensorFacts
 
 if TYPE_CHECKING:
     from .host_function import HostFunction
@@ -74,8 +75,8 @@ def _check_tensor(f: HostFunction, call: Call) -> HostValue:
     device = f.device(call, 4) if len(call.args) > 4 else _i64(0)
     condition = cell_call("cell_fits", f.cell(args[0]), IntImm("int32", ndim), TextImm(dtype), device)
     _asking(f, call, condition, args)
-    if isinstance(subject, Var):
-        f.ranks[subject] = ndim
+    if isinstance(subject, Var) and ndim >= 0 and dtype:
+        f.learn(subject, dtype, [None] * ndim)
     return f.null()
 
 
@@ -118,7 +119,9 @@ def _check_tuple(f: HostFunction, call: Call) -> HostValue:
 def _match_shape(f: HostFunction, call: Call) -> HostValue:
     value, ndim = f.held(f.operand(call.args[0])), _integer(call.args[2])
     codes = [_integer(arg) for arg in call.args[3:-1]]
-    checked = f.ranks.get(cast(Var, call.args[0])) == ndim
+    subject = cast(Var, call.args[0])
+    facts = f.facts(subject)
+    checked = facts is not None and len(facts.dims) == ndim
     conditions: list[PrimExpr] = []
     if not checked:
         conditions.append(EQ(cell_call("cell_rank", f.cell(value)), IntImm("int32", ndim)))
@@ -150,6 +153,12 @@ def _match_shape(f: HostFunction, call: Call) -> HostValue:
         f.choose(conjunction(conditions), store, ask)
     else:
         f.otherwise(conjunction(conditions), ask)
+    if facts is not None and checked:
+        sizes = [
+            None if code == IGNORE else f.slot(operand) if code in (STORE, ASSERT_SLOT) else _i64(operand)
+            for code, operand in zip(codes[::2], codes[1::2], strict=True)
+        ]
+        f.learn(subject, facts.dtype, sizes)
     return f.null()
 
 
@@ -269,7 +278,19 @@ def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
     if not isinstance(shape, Dims):
         return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
-    return f.make("cell_alloc", to, name, f.device(call, 2), TextImm(dtype), *shape.dims)
+    device, given = f.device(call, 2), f.given_memory(call)
+
+    def allocate() -> None:
+        f.make("cell_alloc", to, name, device, TextImm(dtype), *shape.dims)
+
+    if given is None:
+        allocate()
+    else:
+        memory = f.at(given)
+        fits = cell_call("cell_fits", memory, IntImm("int32", len(shape.dims)), TextImm(dtype), device)
+        sizes = [EQ(cell_call("cell_dim", memory, _i64(axis)), dim) for axis, dim in enumerate(shape.dims)]
+        f.choose(conjunction([fits, *sizes]), lambda: f.set(to, Register(given)), allocate)
+    return Register(to, TensorFacts(dtype, shape.dims, f.fresh_memory()))
 
 
 def _alloc_storage(f: HostFunction, call: Call) -> HostValue:
@@ -282,7 +303,8 @@ def _alloc_storage(f: HostFunction, call: Call) -> HostValue:
         return f.call_packed(name, f.with_device(name, call, args))
     to = f.registers.take()
     counts = cell_call("anylist_getitem", f.c, COUNTS)
-    return f.make("cell_storage", to, name, f.device(call, 2), counts, prim_cast("int64", payload))
+    f.make("cell_storage", to, name, f.device(call, 2), counts, prim_cast("int64", payload))
+    return Register(to, TensorFacts("uint8", (None,), f.fresh_memory()))
 
 
 def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
@@ -293,7 +315,13 @@ def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
         return f.call_packed(name, args)
     to = f.registers.take()
     start = prim_cast("int64", offset.payload)
-    return f.make("cell_view", to, name, f.cell(storage), start, TextImm(dtype), *shape.dims)
+    f.make("cell_view", to, name, f.cell(storage), start, TextImm(dtype), *shape.dims)
+    facts = storage.facts if isinstance(storage, Register) else None
+    if facts is None or facts.memory is None:
+        return Register(to)
+    base = facts.memory.offset
+    start = start if isinstance(base, IntImm) and base.value == 0 else base + start
+    return Register(to, TensorFacts(dtype, shape.dims, Memory(facts.memory.fresh, start)))
 
 
 def _reshape(f: HostFunction, call: Call) -> HostValue:
@@ -302,13 +330,17 @@ def _reshape(f: HostFunction, call: Call) -> HostValue:
     if not isinstance(shape, Dims):
         return f.call_packed(name, [value, shape])
     to = f.registers.take()
-    return f.make("cell_reshape", to, name, f.cell(value), *shape.dims)
+    f.make("cell_reshape", to, name, f.cell(value), *shape.dims)
+    facts = f.facts(call.args[0])
+    return Register(to, None if facts is None else replace(facts, dims=shape.dims))
 
 
 def _copy_tensor(f: HostFunction, call: Call) -> HostValue:
     value = f.operand(call.args[0])
     to = f.registers.take()
-    return f.make("cell_copy", to, "vm.builtin.copy_tensor", f.cell(value))
+    f.make("cell_copy", to, "vm.builtin.copy_tensor", f.cell(value))
+    facts = f.facts(call.args[0])
+    return Register(to, None if facts is None else replace(facts, memory=f.fresh_memory()))
 
 
 def _make_tuple(f: HostFunction, call: Call) -> HostValue:

@@ -13,17 +13,22 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
              if not T.cell_fits(r[0], 1, "float32", 0):
                  T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
              heap[0] = T.cell_dim(r[0], 0)
-             T.cell_alloc(r[2], c[12], c[2], "float32", heap[0])
-             T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
-             T.anylist_setitem(r, 1, r[2])
+             if T.cell_fits(r[2], 1, "float32", c[2]) and T.cell_dim(r[2], 0) == heap[0]:
+                 T.anylist_setitem(r, 3, r[2])
+             else:
+                 T.cell_alloc(r[3], c[12], c[2], "float32", heap[0])
+             T.kernel_call("relu", T.cell_data(r[0]), T.cell_data(r[3]), heap[0])
+             T.anylist_setitem(r, 1, r[3])
 
-(`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then what is
-computed on the way; each is emptied once nobody reads it. The table `c` holds what the program names.
+(`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then memory
+that the caller of an entry point gives for results, if any, then what is computed on the way; each is emptied once
+nobody reads it. The table `c` holds what the program names.
 
 The function does what the bytecode does, in its order. A call of a builtin that has a form of its own here
 (`host_builtins`) is a condition under which the builtin would do nothing more, or a cell intrinsic of the same effect;
 where that declines, the builtin itself is called, and decides. So errors are the same, in text and kind. Every other
-function is called in packed form. Calls of kernels and of other compiled functions go straight to their code.
+function is called in packed form. Calls of kernels and of other compiled functions go straight to their code, those of
+kernels past the checks of their arguments where that is safe (`direct_calls`).
 """
 
 from __future__ import annotations
@@ -40,7 +45,6 @@ from ..expr import (
     ExternFunc,
     Function,
     If,
-    MatchCast,
     PrimValue,
     SeqExpr,
     ShapeExpr,
@@ -48,19 +52,24 @@ from ..expr import (
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
+from ..info.runtime import InfoMaker
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
-from ..prim import NE, FloatImm, IntImm, Not, PrimExpr
+from ..prim import EQ, NE, FloatImm, IntImm, Not, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import Var as PrimVar
 from ..prim import cast as prim_cast
-from ..prim.cells import DEEPER, PARAMETERS, PLACE, REGISTERS, cell_call
+from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS, PLACE, REGISTERS, cell_call
 from ..prim.intrin import address_of
-from ..runtime import ExecBuilder, nd
 from ..runtime.builtin_table import BUILTINS, UNKNOWN
-from ..runtime.bytecode import Imm, Operand
-from ..runtime.compiled import COMPILED_PREFIX, FIRST_CELL, FIRST_DEVICE, IMPORT_RESULT, NOTES_END, place_text
+from ..runtime.compiled import (
+    COMPILED_PREFIX,
+    FIRST_DEVICE,
+    IMPORT_RESULT,
+    NOTES_END,
+    given_results,
+    place_text,
+)  # fmt: skip
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.rounding import round_number
 from ..tir import (
@@ -77,51 +86,31 @@ from ..tir import (
     written_params,
 )
 from ..tir.functor import substitute
-from ..tir.statements import seq_of
+from ..tir.statements import conjunction, seq_of
+from .direct_calls import DirectCall, Slots, TensorArgument, direct_call
 from .host_builtins import FORMS
-from .host_values import Dims, Fields, HostValue, Number, Register, Registers, TableCell
+from .host_flow import Bound, last_uses, makes_heap, result_allocations
+from .host_values import (
+    Dims,
+    Fields,
+    HostValue,
+    Memory,
+    Number,
+    Register,
+    Registers,
+    TableCell,
+    TensorFacts,
+)  # fmt: skip
+from .program_table import ProgramTable
 
-_Bound = VarBinding | MatchCast
+_TENSOR: Final = 70
+"""Type index of tvm-ffi."""
+MOST_CONDITIONAL: Final = 16
+"""The calls of kernels in a function that are written in both forms, with a condition. Where there are more, checks
+hardly matter, and the code would take several times as long to compile.
+"""
 HEAP_BUILTIN: Final = "vm.builtin.on_heap"
 _MAKE_ARRAY: Final = "ffi.Array"
-
-
-class ProgramTable:
-    """The table that all compiled functions of a program share: its cells, by operand."""
-
-    def __init__(self, builder: ExecBuilder, constants: dict[int, tuple[Constant, Operand]]) -> None:
-        self.builder = builder
-        self.constants = constants
-        """The tensor constants of the program, by identity."""
-        self._cells: dict[tuple[str, Operand], int] = {}
-
-    @property
-    def cells(self) -> tuple[Operand, ...]:
-        """The operands, in the order of their cells. An integer is the number of a device."""
-        return tuple(operand for _, operand in self._cells)
-
-    def constant(self, value: Any) -> int:
-        """The cell of a constant."""
-        operand = self.builder.convert_constant(value)
-        assert not isinstance(operand, Imm)
-        return self._cell("value", operand)
-
-    def tensor(self, expr: Constant) -> int:
-        """The cell of a tensor constant."""
-        if id(expr) not in self.constants:
-            self.constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
-        return self._cell("value", self.constants[id(expr)][1])
-
-    def function(self, name: str) -> int:
-        """The cell of a function."""
-        return self._cell("value", self.builder.f(name))
-
-    def device(self, number: int) -> int:
-        """The cell of a device of the program."""
-        return self._cell("device", Imm(number))
-
-    def _cell(self, kind: str, operand: Operand) -> int:
-        return self._cells.setdefault((kind, operand), FIRST_CELL + len(self._cells))
 
 
 class HostFunction:
@@ -139,8 +128,16 @@ class HostFunction:
         self.notes = -1
         self.sizes: set[int] = set()
         """The slots of the heap that hold sizes of arguments."""
-        self.ranks: dict[Var, int] = {}
-        """The ranks of variables that have been checked to be tensors."""
+        self._checked: dict[Var, TensorFacts] = {}
+        """The facts of variables that have been checked to be tensors."""
+        self._params: frozenset[Var] = frozenset()
+        self._given: dict[int, int] = {}
+        """The allocations of results, by identity, for which a caller may give memory, and the positions of those."""
+        self._definitions: dict[int, PrimExpr] = {}
+        """The numbers in slots of the heap that are computed from those in others."""
+        self._allocations = 0
+        self._conditional = 0
+        """The calls of kernels that could be by address under a condition."""
         self.registers = Registers(0)
         self._values: dict[Var, HostValue] = {}
         self._out: list[Stmt] = []
@@ -150,11 +147,17 @@ class HostFunction:
     def compile(self, name: str, func: Function) -> PrimFunc:
         """The compiled form of a lowered function."""
         self.name = name
+        self._params = frozenset(func.params)
         count = len(func.params)
-        self.registers = Registers(count + 1)
+        outputs = (
+            given_results(InfoMaker().info(func.ret_struct_info)) if "global_symbol" in func.attrs else 0
+        )
+        self._given = result_allocations(func, outputs)
+        self.registers = Registers(count + 1 + outputs)
         for index, param in enumerate(func.params):
             self._values[param] = Register(index)
             self.registers.hold(Register(index))
+        self._refuse_overlaps(func.params)
         body = cast(SeqExpr, func.body)
         self._sequence(body, lambda value: self.set(count, value), True, func.params)
         stmt = seq_of(self._out)
@@ -169,7 +172,27 @@ class HostFunction:
             REGISTERS: self.registers.count,
             PARAMETERS: [param.name_hint for param in func.params],
         }
+        if outputs:
+            attrs[OUTPUTS] = outputs
         return PrimFunc((self.r, self.c), body=stmt, attrs=attrs, span=func.span)
+
+    def _refuse_overlaps(self, params: Sequence[Var]) -> None:
+        """Let go of memory given for results that overlaps an argument, or other such memory."""
+        registers = [len(params) + 1 + position for position in self._given.values()]
+        for i, register in enumerate(registers):
+            with self.apart() as out:
+                for other in (*range(len(params)), *registers[:i]):
+                    self.otherwise(
+                        cell_call("cell_apart", self.at(register), self.at(other)),
+                        partial(self._empty, [register]),
+                    )
+            is_given = EQ(cell_call("cell_kind", self.at(register)), IntImm("int32", _TENSOR))
+            self._out.append(IfThenElse(is_given, seq_of(out)))
+
+    def given_memory(self, call: Call) -> int | None:
+        """The register with the memory that a caller may give for what an allocation is for."""
+        position = self._given.get(id(call))
+        return None if position is None else len(self._params) + 1 + position
 
     # ------------------------------------------------------------------------- sequences, bindings
 
@@ -177,13 +200,13 @@ class HostFunction:
         self, seq: SeqExpr, finish: Callable[[HostValue], None], tail: bool, params: Sequence[Var] = ()
     ) -> None:
         """The bindings, then what `finish` does with the value; variables are let go of after their last use."""
-        bindings = [cast("_Bound", binding) for block in seq.blocks for binding in block.bindings]
-        ends = _ends(bindings, seq.body, params)
+        bindings = [cast("Bound", binding) for block in seq.blocks for binding in block.bindings]
+        ends = last_uses(bindings, seq.body, params)
         for i, binding in enumerate(bindings):
             span = binding.value.span or binding.span
             self._location = "" if span is None else str(span)
             fresh = self.registers.begin()
-            if isinstance(binding.value, Call) and _is_heap(binding.value):
+            if isinstance(binding.value, Call) and makes_heap(binding.value):
                 self.heap_var = binding.var
             value = self._value(binding.value, tail and i == len(bindings) - 1 and binding.var is seq.body)
             self._values[binding.var] = value
@@ -232,10 +255,10 @@ class HostFunction:
             test = self._truth(self._operand(value.cond, shared=True))
         arms: list[Stmt] = []
         for branch in (value.true_branch, value.false_branch):
-            ranks, self.ranks = self.ranks, dict(self.ranks)
+            checked, self._checked = self._checked, dict(self._checked)
             with self.apart() as out:
                 self._sequence(cast(SeqExpr, branch), lambda branch_value: self.set(to, branch_value), tail)
-            self.ranks = ranks
+            self._checked = checked
             arms.append(seq_of(out))
         self._out.append(IfThenElse(test, *arms))
         return Register(to)
@@ -279,16 +302,55 @@ class HostFunction:
         if kernel.attrs.get("tir.is_host_func") and call.args and call.args[0] is self.heap_var:
             buffers = list(kernel.buffer_map.values())
             own = dict(zip(buffers, (self.heap, self.floats), strict=False))
+            body = cast(Stmt, substitute(kernel.body, own))
+            self._define(body)
             with self.placed(name):
-                self._out.append(cast(Stmt, substitute(kernel.body, own)))
+                self._out.append(body)
             return self.null()
         if name not in self._written:
             self._written[name] = written_params(kernel)
         written = self._written[name]
         with self.placed(name):
             args = [self._operand(arg, shared=i not in written) for i, arg in enumerate(call.args)]
-            self.straight(name, args, -1)
+            direct = self._direct(call, args, kernel)
+            self._conditional += direct is not None and bool(direct.conditions)
+            if direct is None or (direct.conditions and self._conditional > MOST_CONDITIONAL):
+                self.straight(name, args, -1)
+                return self.null()
+            body = cell_call("kernel_call", TextImm(name), *direct.args)
+            if direct.conditions:
+                condition = conjunction(direct.conditions)
+                self.choose(condition, lambda: self.emit(body), lambda: self.straight(name, args, -1))
+            else:
+                self.emit(body)
         return self.null()
+
+    def _direct(self, call: Call, values: Sequence[HostValue], kernel: PrimFunc) -> DirectCall | None:
+        """The call of the kernel's body; None if its arguments have to be checked."""
+        args: list[TensorArgument | Number] = []
+        for arg, value in zip(call.args, values, strict=True):
+            facts = self.facts(arg, value)
+            if isinstance(value, Number):
+                args.append(value)
+            elif facts is None or not isinstance(value, Register | TableCell):
+                return None
+            else:
+                at = self.cell(value)
+                args.append(
+                    TensorArgument(facts, cell_call("cell_data", at), partial(cell_call, "cell_dim", at))
+                )
+        return direct_call(kernel, args, Slots(self.heap, self.sizes, self._definitions))
+
+    def _define(self, body: Stmt) -> None:
+        """Note what a shape function stores into the heap."""
+
+        def visit(node: Node) -> None:
+            if isinstance(node, BufferStore) and node.buffer is self.heap:
+                index = node.indices[0]
+                if isinstance(index, IntImm):
+                    self._definitions[index.value] = node.value
+
+        walk(body, visit)
 
     def _relax(self, name: str, args: Sequence[HostValue], tail: bool) -> HostValue:
         to = self.registers.take()
@@ -419,6 +481,29 @@ class HostFunction:
         text = place_text(self.name, self._location, callee, foreign)
         self._out.append(AttrStmt(0, PLACE, TextImm(text), seq_of(out)))
 
+    # --------------------------------------------------------------------------------------- facts
+
+    def learn(self, var: Var, dtype: str, dims: Sequence[PrimExpr | None]) -> None:
+        """Note the dtype and sizes of a variable's tensor, which have been checked from here on."""
+        memory = Memory(0, IntImm("int64", 0)) if var in self._params else None
+        self._checked[var] = TensorFacts(dtype, tuple(dims), memory)
+
+    def facts(self, expr: RelaxExpr, value: HostValue | None = None) -> TensorFacts | None:
+        """The facts of a leaf that is a tensor which was checked, or made here; a constant in a register is a copy."""
+        if isinstance(expr, Constant):
+            dims = tuple(IntImm("int64", size) for size in expr.data.shape)
+            memory = self.fresh_memory() if isinstance(value, Register) else Memory(0, IntImm("int64", 0))
+            return TensorFacts(str(expr.dtype), dims, memory)
+        if not isinstance(expr, Var):
+            return None
+        held = self._values.get(expr)
+        return (held.facts if isinstance(held, Register) else None) or self._checked.get(expr)
+
+    def fresh_memory(self) -> Memory:
+        """The memory of a tensor that is being made."""
+        self._allocations += 1
+        return Memory(self._allocations, IntImm("int64", 0))
+
     # ------------------------------------------------------------------------------------ operands
 
     def at(self, register: int) -> PrimExpr:
@@ -502,24 +587,3 @@ class HostFunction:
         to = self.registers.take()
         self.make("cell_copy", to, "vm.builtin.copy_tensor", self.cell(held))
         return Register(to)
-
-
-def _is_heap(call: Call) -> bool:
-    return isinstance(call.op, ExternFunc) and call.op.global_symbol == "vm.builtin.alloc_shape_heap"
-
-
-def _ends(bindings: Sequence[_Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
-    """The variables of a sequence that nobody reads any more: after each binding, and after the result."""
-    last = dict.fromkeys(params, 0)
-    last |= {binding.var: i for i, binding in enumerate(bindings)}
-
-    def visit(index: int, node: Node) -> None:
-        if isinstance(node, Var) and node in last:
-            last[node] = index
-
-    for i, part in enumerate((*(binding.value for binding in bindings), result)):
-        walk(part, partial(visit, i))
-    ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]
-    for var, index in last.items():
-        ends[index].append(var)
-    return ends

@@ -11,10 +11,35 @@ from ..prim import PrimExpr
 
 @final
 @dataclass(frozen=True)
+class Memory:
+    """The memory of a tensor."""
+
+    fresh: int
+    """Number of the allocation of this function that it is a part of; 0 for what was there before."""
+    offset: PrimExpr
+    """The bytes from its start to the tensor."""
+
+
+@final
+@dataclass(frozen=True)
+class TensorFacts:
+    """The facts of a tensor that hold whatever the program is called with. It is compact and in host memory."""
+
+    dtype: str
+    dims: tuple[PrimExpr | None, ...]
+    """Constants and slots of the shape heap; None for a dimension that may be anything."""
+    memory: Memory | None
+    """None if it may overlap with any other tensor."""
+
+
+@final
+@dataclass(frozen=True)
 class Register:
     """A value in a register."""
 
     index: int
+    facts: TensorFacts | None = None
+    """Of a tensor that the function has made. A storage is a tensor of bytes, of unknown size."""
 
 
 @final

@@ -66,6 +66,74 @@ memory:
   call void @<P>free(ptr %object, i32 %flags)
   ret void
 }
+define internal void @<P>free_pooled(ptr %object, i32 %flags) nounwind {
+entry:
+  %strong = and i32 %flags, 1
+  %ends = icmp ne i32 %strong, 0
+  br i1 %ends, label %count, label %memory
+count:
+  %owner_at = getelementptr i8, ptr %object, i64 <OWNER>
+  %owner = load ptr, ptr %owner_at
+  %numbers_at = getelementptr i8, ptr %owner, i64 <HEADER>
+  %numbers = load ptr, ptr %numbers_at
+  %large_at = getelementptr i64, ptr %numbers, i64 3
+  %size_at = getelementptr i8, ptr %object, i64 <DIMS>
+  %size = load i64, ptr %size_at
+  %before = atomicrmw sub ptr %large_at, i64 %size monotonic
+  store ptr null, ptr %owner_at
+  call i32 @TVMFFIObjectDecRef(ptr %owner)
+  %pooled_at = getelementptr i8, ptr %size_at, i64 16
+  %pooled = load ptr, ptr %pooled_at
+  call i32 @TVMFFIObjectDecRef(ptr %pooled)
+  br label %memory
+memory:
+  call void @<P>free(ptr %object, i32 %flags)
+  ret void
+}
+define internal void @<P>count_pooled(ptr %to, ptr %pooled, ptr %counts, i64 %bytes) nounwind {
+entry:
+  ; a tensor over that of the pool, which counts as long as it lives; the tensor of the pool if there is no memory
+  %size = alloca i64, align 8
+  store i64 %bytes, ptr %size
+  %at = getelementptr i8, ptr %pooled, i64 8
+  %tensor = load ptr, ptr %at
+  %t = getelementptr i8, ptr %tensor, i64 <HEADER>
+  %data = load ptr, ptr %t
+  %place_at = getelementptr i8, ptr %t, i64 8
+  %place = load i64, ptr %place_at
+  %object = call ptr @<P>tensor(i64 %place, i32 67585, i32 1, ptr %size, ptr %data, i64 0)
+  %failed = icmp eq ptr %object, null
+  br i1 %failed, label %plain, label %count
+plain:
+  call void @<P>own(ptr %to, ptr %tensor, i32 70)
+  ret void
+count:
+  %pooled_at = getelementptr i8, ptr %object, i64 <SECOND_OWNER>
+  store ptr %tensor, ptr %pooled_at
+  %holder_at = getelementptr i8, ptr %counts, i64 8
+  %holder = load ptr, ptr %holder_at
+  %old = atomicrmw add ptr %holder, i64 1 monotonic
+  %owner_at = getelementptr i8, ptr %object, i64 <OWNER>
+  store ptr %holder, ptr %owner_at
+  %deleter_at = getelementptr i8, ptr %object, i64 16
+  store ptr @<P>free_pooled, ptr %deleter_at
+  %numbers_at = getelementptr i8, ptr %holder, i64 <HEADER>
+  %numbers = load ptr, ptr %numbers_at
+  %large_at = getelementptr i64, ptr %numbers, i64 3
+  %before = atomicrmw add ptr %large_at, i64 %bytes monotonic
+  call void @<P>note_peak(ptr %numbers)
+  call void @<P>own(ptr %to, ptr %object, i32 70)
+  ret void
+}
+define internal void @<P>note_peak(ptr %numbers) nounwind {
+  %small = load atomic i64, ptr %numbers monotonic, align 8
+  %large_at = getelementptr i64, ptr %numbers, i64 3
+  %large = load atomic i64, ptr %large_at monotonic, align 8
+  %in_use = add i64 %small, %large
+  %peak_at = getelementptr i64, ptr %numbers, i64 1
+  %peak = atomicrmw umax ptr %peak_at, i64 %in_use monotonic
+  ret void
+}
 define i32 @<P>make_storage(ptr %to, ptr %builtin, ptr %device, ptr %counts, i64 %bytes) nounwind {
 entry:
   ; a small storage is memory of malloc; the builtin has a pool for others. `counts`: a tensor of numbers, or nothing
@@ -94,9 +162,7 @@ count:
   %numbers_at = getelementptr i8, ptr %holder, i64 <HEADER>
   %in_use_at = load ptr, ptr %numbers_at
   %before = atomicrmw add ptr %in_use_at, i64 %bytes monotonic
-  %in_use = add i64 %before, %bytes
-  %peak_at = getelementptr i64, ptr %in_use_at, i64 1
-  %peak = atomicrmw umax ptr %peak_at, i64 %in_use monotonic
+  call void @<P>note_peak(ptr %in_use_at)
   %requests_at = getelementptr i64, ptr %in_use_at, i64 2
   %requests = atomicrmw add ptr %requests_at, i64 1 monotonic
   br label %keep
@@ -110,7 +176,24 @@ declined:
   %last = getelementptr <ANY>, ptr %args, i32 2
   %all = load i128, ptr %device, align 8
   store i128 %all, ptr %last, align 8
-  %status = call i32 @<P>call(ptr %builtin, ptr %args, i32 3, ptr %to)
+  %got = alloca <ANY>, align 8
+  store i128 0, ptr %got, align 8
+  %status = call i32 @<P>call(ptr %builtin, ptr %args, i32 3, ptr %got)
+  %made = icmp eq i32 %status, 0
+  br i1 %made, label %pooled, label %done
+pooled:
+  %counts_kind = load i32, ptr %counts
+  %has_counts = icmp eq i32 %counts_kind, 70
+  br i1 %has_counts, label %note, label %move
+note:
+  call void @<P>count_pooled(ptr %to, ptr %got, ptr %counts, i64 %bytes)
+  br label %done
+move:
+  call void @<P>reset(ptr %to)
+  %value = load i128, ptr %got, align 8
+  store i128 %value, ptr %to, align 8
+  br label %done
+done:
   ret i32 %status
 }
 define i32 @<P>make_view(ptr %to, ptr %builtin, ptr %storage, i64 %offset, i32 %dtype, i32 %ndim, ptr %dims) nounwind {

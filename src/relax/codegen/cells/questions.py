@@ -173,6 +173,32 @@ exact:
 no:
   ret i1 false
 }
+define i1 @<P>apart(ptr %a, ptr %b) nounwind {
+  ; false if both are tensors, and their memory overlaps
+  %a_bytes = call i64 @<P>held(ptr %a)
+  %b_bytes = call i64 @<P>held(ptr %b)
+  %a_some = icmp sge i64 %a_bytes, 0
+  %b_some = icmp sge i64 %b_bytes, 0
+  %both = and i1 %a_some, %b_some
+  br i1 %both, label %compare, label %yes
+compare:
+  %a_at = getelementptr i8, ptr %a, i64 8
+  %a_object = load ptr, ptr %a_at
+  %a_data_at = getelementptr i8, ptr %a_object, i64 <HEADER>
+  %a_start = load i64, ptr %a_data_at
+  %b_at = getelementptr i8, ptr %b, i64 8
+  %b_object = load ptr, ptr %b_at
+  %b_data_at = getelementptr i8, ptr %b_object, i64 <HEADER>
+  %b_start = load i64, ptr %b_data_at
+  %a_end = add i64 %a_start, %a_bytes
+  %b_end = add i64 %b_start, %b_bytes
+  %before = icmp ule i64 %a_end, %b_start
+  %after = icmp ule i64 %b_end, %a_start
+  %apart = or i1 %before, %after
+  ret i1 %apart
+yes:
+  ret i1 true
+}
 define i32 @<P>rank(ptr %cell) nounwind {
   %type = load i32, ptr %cell
   %at = getelementptr i8, ptr %cell, i64 8

@@ -9,7 +9,8 @@ The code is one object, which a process loads once and keeps, since tensors made
 `relax.runtime.native`. The number in the prefix changes with the meaning of a function.
 
     object of a tensor   header of tvm-ffi (24 bytes), DLTensor (48), the object whose memory it views, or null (8),
-                         sizes, strides; then, at a multiple of 64, its elements
+                         sizes, strides; of a storage, the tensor of the pool that it is (8); then, at a multiple of 64,
+                         its elements
     object of a shape    header, pointer to the sizes, their number; the sizes
     table                number of references, number of cells and `TABLE_MARK`; the cells. Functions hold references
 """
@@ -49,6 +50,7 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
     "program": ("ptr", ""),
     "plain": ("i1", "ptr"),
     "fits": ("i1", "ptr, i32, i32, ptr"),
+    "apart": ("i1", "ptr, ptr"),
     "rank": ("i32", "ptr"),
     "dim": ("i64", "ptr, i64"),
     "count": ("i64", "ptr"),
@@ -80,13 +82,13 @@ def cells_text() -> str:
     module.declare("TVMFFIFunctionCall", "i32", "ptr, ptr, i32, ptr")
     module.declare("TVMFFIFunctionCreate", "i32", "ptr, ptr, ptr, ptr")
     module.declare("TVMFFIAnyViewToOwnedAny", "i32", "ptr, ptr")
-    module.declare("aligned_alloc", "ptr", "i64, i64")
     module.declare("malloc", "ptr", "i64")
     module.declare("free", "void", "ptr")
     module.declare("strlen", "i64", "ptr")
     module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
+    module.intrinsic("llvm.ptrmask.p0.i64", "ptr", "ptr", "i64")
     module.intrinsic("llvm.memset.p0.i64", "void", "ptr", "i8", "i64", "i1")
     module.intrinsic("llvm.memcpy.p0.p0.i64", "void", "ptr", "ptr", "i64", "i1")
     values = {
@@ -96,6 +98,8 @@ def cells_text() -> str:
         "HEADER": str(OBJECT_HEADER),
         "OWNER": str(_OWNER),
         "DIMS": str(_DIMS),
+        "SECOND_OWNER": str(_DIMS + 16),
+        "HEAD": str(_DIMS + 8),
         "LIMIT": str(DIMENSION_LIMIT),
         "MOST": str(_MOST_BYTES),
         "MARK": str(TABLE_MARK),

@@ -1,0 +1,44 @@
+"""The choices of a machine's user: the devices that the program runs on, and what becomes of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .decode import devices_used
+from .devices import Device, cpu, is_cpu
+from .devices import device as named_device
+from .executable import Executable
+
+
+def devices_of(executable: Executable, given: Device | Sequence[Device] | None) -> list[Device]:
+    """The devices of a machine; ValueError unless those the program uses are there, and are the host's."""
+    listed = [given] if isinstance(given, Device) else list(given or ())
+    known = listed or [named_device(name) for name in executable.devices] or [cpu()]
+    used = devices_used(executable.program)
+    for index in used:
+        if not 0 <= index < len(known):
+            wanted = f" ({executable.devices[index]})" if 0 <= index < len(executable.devices) else ""
+            have = f"{len(known)} device{'s' * (len(known) != 1)} ({', '.join(map(str, known))})"
+            needed = ", ".join(f"relax.cpu({i})" for i in range(index + 1))
+            raise ValueError(
+                f"the program places tensors on its virtual device {index}{wanted}, and the machine is given "
+                f"{have}; give one for each: VirtualMachine(executable, [{needed}])"
+            )
+    for dev in [*listed, *(known[index] for index in used)]:
+        if not is_cpu(dev):
+            raise ValueError(f"this runtime runs on cpu only, not on {dev}")
+    return known
+
+
+def memory_policy(config: str | Mapping[Any, str] | None) -> str:
+    """The allocator's policy; ValueError if devices are to have different ones."""
+    if config is None or isinstance(config, str):
+        return config or "pooled"
+    policies = set(config.values()) or {"pooled"}
+    if len(policies) > 1:
+        raise ValueError(f"memory_cfg: all devices of this runtime share one memory, found {dict(config)}")
+    return policies.pop()
+
+
+__all__ = ["devices_of", "memory_policy"]

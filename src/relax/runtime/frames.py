@@ -1,0 +1,53 @@
+"""Frames of the interpreter of bytecode, and the places of the program that an error in them passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .compiled import passed
+from .decode import CALL_VM, INVOKE, Code
+from .places import CallSite, annotate
+
+CALLS: Final = (CALL_VM, INVOKE)
+"""The kinds of instructions that call functions which may be of the program."""
+
+
+class Frame:
+    """A suspended function."""
+
+    __slots__ = ("after", "code", "dst", "pc", "registers")
+
+    def __init__(self, code: Code, registers: list[Any], pc: int, dst: int, after: Any) -> None:
+        self.code = code
+        self.registers = registers
+        self.pc = pc
+        self.dst = dst
+        self.after = after
+
+
+def locate(error: Exception, code: Code, pc: int, frames: Sequence[Frame]) -> Exception:
+    """The error, or what it was before it passed machine code, with the places of the program where it happened."""
+    op = code.ops[min(pc, len(code.ops) - 1)]
+    places: list[CallSite] = []
+    if op.kind in CALLS:
+        error, places = passed(error)
+    if not (places and op.tail):
+        unnamed = op.name.startswith("vm.builtin.") or places or op.kind == CALL_VM
+        shown = "" if unnamed else op.name
+        places.append(CallSite(code.function.name, location_of(code, pc), shown, op.foreign))
+    places += [
+        CallSite(frame.code.function.name, location_of(frame.code, frame.pc - 1))
+        for frame in reversed(frames)
+    ]
+    annotate(error, places)
+    return error
+
+
+def location_of(code: Code, pc: int) -> str:
+    """The place in the source of an instruction; empty if it is not known."""
+    locations = code.function.locations
+    return locations[pc] if 0 <= pc < len(locations) else ""
+
+
+__all__ = ["CALLS", "Frame", "locate", "location_of"]

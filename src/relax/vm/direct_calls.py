@@ -1,0 +1,218 @@
+"""Calls of kernels by the addresses of their tensors, where a compiled Relax function can tell that the arguments fit.
+
+Before   T.anylist_setitem_call_cpacked(r, -1, c, "matmul", r[0], r[1], r[4])
+After    T.kernel_call("matmul", T.cell_data(r[0]), T.cell_data(r[1]), T.cell_data(r[4]), heap[0])
+
+The packed form of a kernel checks the kind, device, dtype, rank, alignment and sizes of each tensor, and that what is
+written overlaps nothing. A compiled function has checked its parameters, and has made the other tensors itself
+(`TensorFacts`), so nearly all of that holds. What does not follow from the facts, but from a comparison of numbers, is
+compared; where it fails the packed form is called, and raises the error. A kernel is called in its packed form only
+where it has parameters that are no compact tensors or int64 numbers, and where a tensor's facts are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..codegen.signature import ArgumentField, signature_of
+from ..ir import structural_equal
+from ..prim import EQ, GE, LE, LT, Add, IntImm, Mul, Or, PrimExpr, Sub, Var, free_vars, substitute
+from ..prim.cells import REGISTERS
+from ..runtime.dtypes import itemsize
+from ..runtime.limits import DIMENSION_LIMIT
+from ..tir import Buffer, BufferLoad, PrimFunc
+from .host_values import Number, TensorFacts
+
+_INT: Final = 1
+"""Type index of tvm-ffi."""
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """A tensor that a kernel is called with."""
+
+    facts: TensorFacts
+    address: PrimExpr
+    dim: Callable[[int], PrimExpr]
+    """Reads a dimension that the facts do not have."""
+
+    def size(self, axis: int) -> PrimExpr:
+        """A dimension."""
+        size = self.facts.dims[axis]
+        return self.dim(axis) if size is None else size
+
+
+@dataclass(frozen=True)
+class DirectCall:
+    """The arguments of `kernel_call`, and what has to hold for it."""
+
+    args: tuple[PrimExpr, ...]
+    conditions: tuple[PrimExpr, ...]
+
+
+class Slots:
+    """The numbers in the slots of a shape heap: those that are sizes, and how the others were computed."""
+
+    def __init__(self, heap: Buffer | None, sizes: set[int], definitions: Mapping[int, PrimExpr]) -> None:
+        self._heap = heap
+        self._sizes = sizes
+        self._definitions = definitions
+
+    def is_size(self, expr: PrimExpr) -> bool:
+        """True if a number is certainly one that a dimension may be."""
+        if isinstance(expr, IntImm):
+            return 0 <= expr.value < DIMENSION_LIMIT
+        return self._slot(expr) in self._sizes
+
+    def is_multiple(self, expr: PrimExpr, unit: int) -> bool:
+        """True if a number is certainly a multiple of another."""
+        if isinstance(expr, IntImm):
+            return expr.value % unit == 0
+        if isinstance(expr, Mul):
+            return self.is_multiple(expr.a, unit) or self.is_multiple(expr.b, unit)
+        if isinstance(expr, Add | Sub):
+            return self.is_multiple(expr.a, unit) and self.is_multiple(expr.b, unit)
+        definition = self._definitions.get(self._slot(expr))
+        return unit == 1 or (definition is not None and self.is_multiple(definition, unit))
+
+    def _slot(self, expr: PrimExpr) -> int:
+        if isinstance(expr, BufferLoad) and expr.buffer is self._heap and isinstance(expr.indices[0], IntImm):
+            return expr.indices[0].value
+        return -1
+
+
+def direct_call(kernel: PrimFunc, args: Sequence[TensorArgument | Number], slots: Slots) -> DirectCall | None:
+    """The call of a kernel without its checks; None if it has to make them."""
+    if len(args) != len(kernel.params) or REGISTERS in kernel.attrs or "tir.is_host_func" in kernel.attrs:
+        return None
+    call = _Matching(kernel, slots)
+    if not all(call.take(*pair) for pair in zip(kernel.params, args, strict=True)):
+        return None
+    return call.finish()
+
+
+class _Matching:
+    """The matching of a kernel's parameters with what it is called with."""
+
+    def __init__(self, kernel: PrimFunc, slots: Slots) -> None:
+        self.kernel = kernel
+        self.slots = slots
+        self.tensors: dict[int, TensorArgument] = {}
+        self.values: dict[Var, PrimExpr] = {}
+        self.args: list[PrimExpr] = []
+        self.conditions: list[PrimExpr] = []
+
+    def take(self, param: Var, arg: TensorArgument | Number) -> bool:
+        """Match a parameter; False if that is left to the packed form."""
+        buffer = self.kernel.buffer_map.get(param)
+        if isinstance(arg, TensorArgument) and buffer is not None:
+            self.tensors[len(self.args)] = arg
+            self.args.append(arg.address)
+            return _is_compact(buffer) and self._fits(buffer, arg.facts)
+        if isinstance(arg, Number) and buffer is None and param.dtype == "int64" and arg.kind in (None, _INT):
+            value = arg.payload
+            self.args.append(value)
+            self.values[param] = value
+            if param.nonnegative and not self.slots.is_size(value):
+                self.conditions += [GE(value, _i64(0)), LT(value, _i64(DIMENSION_LIMIT))]
+            return value.dtype == "int64"
+        return False
+
+    def _fits(self, buffer: Buffer, facts: TensorFacts) -> bool:
+        if buffer.dtype != facts.dtype or buffer.ndim != len(facts.dims):
+            return False
+        start = facts.memory.offset if facts.memory is not None else _i64(0)
+        return self.slots.is_multiple(start, itemsize(facts.dtype))
+
+    def finish(self) -> DirectCall | None:
+        """The call, when all parameters are matched."""
+        signature = signature_of(self.kernel)
+        if any(var.dtype != "int64" for var in signature.bound):
+            return None
+        for var, field in signature.bound.items():
+            self.values[var] = self._size(field)
+            self.args.append(self.values[var])
+        compares = all(self._compare(self._size(field), expr) for field, expr in signature.compared)
+        pairs = [(self.tensors[i].facts, self.tensors[j].facts) for i, j in signature.apart]
+        if not compares or not all(self._require_apart(*pair) for pair in pairs):
+            return None
+        return DirectCall(tuple(self.args), tuple(self.conditions))
+
+    def _size(self, field: ArgumentField) -> PrimExpr:
+        return self.tensors[field.param].size(field.axis)
+
+    def _compare(self, size: PrimExpr, expr: PrimExpr) -> bool:
+        if not all(var in self.values for var in free_vars(expr)) or not _is_linear(expr):
+            return False
+        expected = substitute(expr, self.values)
+        if isinstance(expected, IntImm) and isinstance(size, IntImm):
+            return expected.value == size.value
+        if not structural_equal(size, expected):
+            self.conditions.append(EQ(size, expected))
+        return True
+
+    def _require_apart(self, a: TensorFacts, b: TensorFacts) -> bool:
+        """Require that two tensors share no memory; False if nobody can tell."""
+        if a.memory is None or b.memory is None or not (a.memory.fresh or b.memory.fresh):
+            return False
+        if a.memory.fresh != b.memory.fresh:
+            return True
+        before = [_ends_before(*pair) for pair in ((a, b), (b, a))]
+        if any(test is True for test in before):
+            return True
+        tests = [test for test in before if not isinstance(test, bool)]
+        self.conditions += [Or(*tests)] if len(tests) == 2 else tests
+        return bool(tests)
+
+
+def _i64(value: int) -> PrimExpr:
+    return IntImm("int64", value)
+
+
+def _is_compact(buffer: Buffer) -> bool:
+    dtype = buffer.dtype
+    plain = dtype.lanes == 1 and not dtype.is_padded and not dtype.is_handle
+    return plain and not buffer.strides and buffer.elem_offset is None
+
+
+def _is_linear(expr: PrimExpr) -> bool:
+    """True if an expression over sizes cannot overflow: it has a few sums, and products with small numbers."""
+    match expr:
+        case Var() | IntImm():
+            return True
+        case Add(a, b) | Sub(a, b):
+            return all(
+                isinstance(side, Var | IntImm) or (isinstance(side, Mul) and _is_linear(side))
+                for side in (a, b)
+            )
+        case Mul(Var(), IntImm(value=factor)) | Mul(IntImm(value=factor), Var()):
+            return abs(factor) < 1 << 14
+        case _:
+            return False
+
+
+def _ends_before(a: TensorFacts, b: TensorFacts) -> PrimExpr | bool:
+    """The condition under which a tensor ends before another one of its storage begins; False if it hardly does."""
+    assert a.memory is not None
+    assert b.memory is not None
+    factor = itemsize(a.dtype)
+    sizes: list[PrimExpr] = []
+    for size in a.dims:
+        if size is None:
+            return False
+        if isinstance(size, IntImm):
+            factor *= size.value
+        else:
+            sizes.append(size)
+    start, behind = a.memory.offset, b.memory.offset
+    if isinstance(behind, IntImm) and (behind.value == 0 or (isinstance(start, IntImm) and not sizes)):
+        return isinstance(start, IntImm) and start.value + factor <= behind.value
+    nbytes: PrimExpr = _i64(factor)
+    for size in sizes:
+        nbytes = nbytes * size
+    return LE(start + nbytes, behind)
+
+
+__all__ = ["DirectCall", "Slots", "TensorArgument", "direct_call"]

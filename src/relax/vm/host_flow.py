@@ -1,0 +1,73 @@
+"""The flow of values through a lowered Relax function: where each is read last, and which are its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+from ..expr import Call, ExternFunc, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
+from ..ir import Node, RelaxExpr, walk
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+
+Bound = VarBinding | MatchCast
+
+
+def makes_heap(call: Call) -> bool:
+    """True for the call that makes the shape heap of a function."""
+    return _calls(call, "vm.builtin.alloc_shape_heap")
+
+
+def result_allocations(func: Function, outputs: int) -> dict[int, int]:
+    """The calls that allocate results, by identity, and the positions of those; a result is allocated once.
+
+    There are none if a parameter may hold tensors that nobody compares with the memory given.
+    """
+    if not all(
+        isinstance(p.struct_info_, TensorStructInfo | ShapeStructInfo | PrimStructInfo) for p in func.params
+    ):
+        return {}
+    body = cast(SeqExpr, func.body)
+    values = {b.var: b.value for block in body.blocks for b in block.bindings if isinstance(b, VarBinding)}
+
+    def origin(expr: RelaxExpr) -> RelaxExpr:
+        while isinstance(expr, Var) and expr in values:
+            expr = values[expr]
+        return expr
+
+    result = origin(body.body)
+    made: tuple[RelaxExpr, ...] = (result,)
+    if isinstance(result, Tuple):
+        made = result.fields
+    elif isinstance(result, Call) and _calls(result, "vm.builtin.make_tuple"):
+        made = result.args
+    found: dict[int, int] = {}
+    for position, field in enumerate(made[:outputs]):
+        call = origin(field)
+        if _calls(call, "vm.builtin.alloc_tensor"):
+            found.setdefault(id(call), position)
+    return found
+
+
+def _calls(expr: RelaxExpr, name: str) -> bool:
+    return isinstance(expr, Call) and isinstance(expr.op, ExternFunc) and expr.op.global_symbol == name
+
+
+def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
+    """The variables of a sequence that nobody reads any more: after each binding, and after the result."""
+    last = dict.fromkeys(params, 0)
+    last |= {binding.var: i for i, binding in enumerate(bindings)}
+
+    def visit(index: int, node: Node) -> None:
+        if isinstance(node, Var) and node in last:
+            last[node] = index
+
+    for i, part in enumerate((*(binding.value for binding in bindings), result)):
+        walk(part, partial(visit, i))
+    ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]
+    for var, index in last.items():
+        ends[index].append(var)
+    return ends
+
+
+__all__ = ["Bound", "last_uses", "makes_heap", "result_allocations"]

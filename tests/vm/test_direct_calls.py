@@ -1,0 +1,203 @@
+"""Compiled functions call kernels by addresses where the arguments fit, and leave the checks to them where they may not."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import relax
+from relax.script import from_source
+from relax.transform.pipeline import get_pipeline
+from relax.vm.compiled import compile_functions
+
+MODES = ("bytecode", "compiled")
+HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
+DOUBLE = """
+    @T.prim_func(private=True)
+    def double(a: T.handle, b: T.handle):
+        T.func_attr({"tir.noalias": True})
+        n = T.int64()
+        A, B = T.match_buffer(a, (n,), "float32"), T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            B[i] = A[i] * 2.0
+"""
+
+
+def module(body, kernels=DOUBLE):
+    return from_source(f"{HEAD}\n@I.ir_module\nclass Program:{kernels}{body}")
+
+
+def calls_of(mod, name="main"):
+    """The calls of kernels in a compiled function: by address (d), checked (c), by address if a condition holds (d/c)."""
+    functions = compile_functions(relax.ExecBuilder(), get_pipeline("default")(mod)).prim_funcs
+    script = functions[f"__vmtir__{name}"].script()
+    found = re.findall(r"(else:\s+)?T\.(kernel_call|anylist_setitem_call_cpacked)\(", script)
+    kinds = [("/" if otherwise else " ") + {"k": "d", "a": "c"}[call[0]] for otherwise, call in found]
+    return "".join(kinds).split()
+
+
+def outcome_of(mod):
+    """A function that calls `main` in both modes, and gives the value, or the message, which must be one."""
+    mains = [
+        relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())["main"] for mode in MODES
+    ]
+
+    def outcome(*args):
+        results = []
+        for main in mains:
+            try:
+                results.append(main(*args).numpy().tolist())
+            except ValueError as error:
+                results.append((str(error), error.__notes__))
+        assert results[0] == results[1]
+        return results[0] if isinstance(results[0], list) else results[0][0]
+
+    return outcome
+
+
+def test_parameters_and_what_the_function_makes_need_no_check():
+    mod = module("""
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor((3,), "float32")):
+        cls = Program
+        n = T.int64()
+        with R.dataflow():
+            y = R.call_tir(cls.double, (x,), R.Tensor((n,), "float32"))
+            c = R.call_tir(cls.double, (R.const([1.0, 2.0, 3.0], "float32"),), R.Tensor((3,), "float32"))
+            v = R.reshape(R.call_tir(cls.double, (w,), R.Tensor((3,), "float32")), (1, 3))
+            z = R.concat([y, c, R.reshape(v, (3,))])
+            R.output(z)
+        return z
+""")
+    outcome = outcome_of(mod)
+    assert {call[0] for call in calls_of(mod)} == {"d"}
+    x = np.float32([5, 6])
+    assert outcome(x, np.float32([1, 1, 1])) == [10, 12, 2, 4, 6, 2, 2, 2]
+    assert outcome(x[:0], np.float32([1, 1, 1])) == [2, 4, 6, 2, 2, 2]
+
+
+def test_parts_of_one_storage_are_compared_where_their_places_depend_on_sizes():
+    mod = module("""
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        cls = Program
+        n = T.int64()
+        with R.dataflow():
+            a = R.call_tir(cls.double, (x,), R.Tensor((n,), "float32"))
+            b = R.call_tir(cls.double, (a,), R.Tensor((n,), "float32"))
+            c = R.call_tir(cls.double, (b,), R.Tensor((n,), "float32"))
+            R.output(c)
+        return c
+""")
+    outcome = outcome_of(mod)
+    assert calls_of(mod) == ["d", "d/c", "d"]
+    for n in (0, 1, 17):
+        assert outcome(np.ones(n, "float32")) == [8] * n
+
+
+LAID_OUT = """
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")):
+        cls = Program
+        n = T.int64()
+        s = R.memory.alloc_storage(R.shape([OFFSET + 4 * n + 64]), 0, "global", "uint8")
+        a = R.memory.alloc_tensor(s, 0, R.shape([n]), "float32")
+        b = R.memory.alloc_tensor(s, OFFSET, R.shape([n]), "float32")
+        _ = cls.double(x, a)
+        _ = cls.double(a, b)
+        return b
+"""
+
+
+def test_parts_of_one_storage_that_overlap_are_refused():
+    mod = module(LAID_OUT.replace("OFFSET", "8"))
+    outcome = outcome_of(mod)
+    assert calls_of(mod) == ["d", "d/c"]
+    assert outcome(np.float32([1, 2])) == [4, 8]
+    text = outcome(np.float32([1, 2, 3]))
+    assert text.startswith("main: double: argument A overlaps argument B, which is written")
+
+
+def test_a_part_of_a_storage_that_is_not_aligned_is_refused():
+    mod = module(LAID_OUT.replace("OFFSET", "14"))
+    outcome = outcome_of(mod)
+    assert calls_of(mod) == ["d", "c"]
+    text = outcome(np.float32([1, 2]))
+    assert text == "main: double: argument B: its data is not aligned to 4 bytes"
+
+
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+def test_sizes_that_disagree_are_refused():
+    mod = module("""
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
+        cls = Program
+        n = T.int64()
+        a = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
+        _ = cls.double(y, a)
+        return a
+""")
+    outcome = outcome_of(mod)
+    assert calls_of(mod) == ["d/c"]
+    assert outcome(np.float32([1, 2]), np.float32([3, 4])) == [6, 8]
+    text = outcome(np.float32([1, 2]), np.float32([3, 4, 5]))
+    assert (
+        text == "main: double: argument B: dimension 0 is 2, expected n = 3 (n was bound by A, dimension 0)"
+    )
+
+
+def test_what_may_be_the_same_memory_is_left_to_the_kernel():
+    # A kernel that writes to a parameter, and one that reads what a packed function gave.
+    mod = module("""
+    @R.function(pure=False)
+    def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+        cls = Program
+        _ = cls.double(x, y)
+        p = R.call_pure_packed("vm.builtin.copy", x, sinfo_args=R.Tensor((3,), "float32"))
+        q = R.match_cast(p, R.Tensor((3,), "float32"))
+        a = R.builtin.alloc_tensor(R.shape([3]), "float32", 0)
+        _ = cls.double(q, a)
+        return a
+""")
+    outcome = outcome_of(mod)
+    assert calls_of(mod) == ["c", "c"]
+    assert outcome(np.float32([1, 2, 3]), np.zeros(3, "float32")) == [2, 4, 6]
+    x = np.float32([1, 2, 3])
+    text = outcome(x, x)
+    assert text.startswith("main: double: argument A overlaps argument B, which is written")
+
+
+ROWS = """
+    @T.prim_func(private=True)
+    def rows(a: T.handle, k: T.int64, b: T.handle):
+        T.func_attr({"tir.noalias": True})
+        n = T.int64(is_size_var=True)
+        A, B = T.match_buffer(a, (n * 2,), "float32"), T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            B[i] = A[i * 2] + T.cast(k, "float32")
+"""
+
+
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+def test_numbers_are_passed_and_sums_of_sizes_compared():
+    mod = module(
+        """
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32"), s: R.Shape(["k"])):
+        cls = Program
+        m, k = T.int64(), T.int64()
+        a = R.builtin.alloc_tensor(R.shape([m // 2]), "float32", 0)
+        _ = cls.rows(x, R.prim_value(k), a)
+        return a
+""",
+        ROWS,
+    )
+    outcome = outcome_of(mod)
+    assert calls_of(mod) == ["d/c"]
+    assert outcome(np.float32([1, 2, 3, 4]), (7,)) == [8, 10]
+    text = outcome(np.float32([1, 2, 3]), (7,))
+    assert (
+        text == "main: rows: argument A: dimension 0 is 3, expected n * 2 = 2 (n was bound by B, dimension 0)"
+    )
