@@ -196,7 +196,7 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
         most = min(range(limit, 2 * unit - 1, -unit), key=lambda share: _work(tiles, share, unit))
     panels = -(-blocks // vectors)
     held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
-    groups = -(-panels // held)
+    groups = max(-(-panels // held), min(panels, target.machine.cores))
     depth = -(-shape.inputs // lanes)
     most_blocks = max(caches.l1 // 2 // (4 * vectors * lanes * lanes), 1)
     chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))
