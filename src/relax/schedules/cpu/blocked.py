@@ -9,14 +9,14 @@
                                                                     S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
                                                         C[n, co, h, w :] = S, transposed
 
-Images of few channels, as those of a first layer, are copied as they are; their sums stay in registers for all channels.
+Images of few channels, as those of a first layer, are copied as they are. Their sums stay in registers for all of them.
 
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
 and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
 
 Refused: weights that are not known when a program is built, windows of one element in a direction, groups, other
-numbers of dimensions than two, channels whose number is not known, fewer output channels than a vector has, and float64.
+numbers of dimensions than two, channels whose number is not known, fewer output channels than a vector has, float64.
 """
 
 from __future__ import annotations
@@ -262,7 +262,9 @@ class _Writer:
         (panel, some), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
         rows, columns = self.windows.axes
 
-        def step(tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]) -> Stmt:
+        def step(
+            tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]
+        ) -> Stmt:
             tap, shift, c = place
             start = simplify(c * self.packing.width)
             ahead = (panel, cb + 1, tap, start + floormod(number, self.vectors) * lanes)

@@ -1,22 +1,24 @@
-"""The rule for 3×3 convolutions of stride 1 by Winograd's F(4×4, 3×3): a quarter of the multiplications.
+"""The rule for 3×3 convolutions of stride 1 or 2 by tiles: F(4×4, 3×3) has a quarter of the multiplications.
 
-    for n, co, h, w, ci, i, j in T.grid(…):             U = G · W[co, ci] · Gᵀ                  36 elements e
+    for n, co, h, w, ci, i, j in T.grid(…):             U = G · W[co, ci] · Gᵀ                  36 slots e
         with T.block("conv"):                           for some tiles of 4×4 pixels in T.parallel(…):
             with T.init(): C[n, co, h, w] = 0               V[e, t, ci] = Bᵀ · (6×6 pixels) · B
             C[n, co, h, w] += …                             M[e, t, co] = sum over ci of V[e, t, ci] * U[e, ci, co]
                                                             C[n, co, …] = Aᵀ · M · A            the tiles' pixels
 
 `winograd_tiles` writes the loops, for images of any number and size, known or not; `winograd_transforms` has the
-transforms. The error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products. F(2×2)
-has less to read: 16 elements of each kernel instead of 36. It is chosen for images of few tiles, where the time to
-read the weights is the time that counts.
+transforms of an axis. The error of an element is at most `ERROR` roundings of the sum of its products' magnitudes.
+
+The transforms of the two axes are chosen together. Large tiles take fewer multiplications and more weights: F(4×4) has
+36 for each kernel, F(4×2) 24, F(2×2) 16, F(2×1), with the direct form of one axis, 12, and the direct form 9. Where
+tiles are few the time to read the weights counts: F(4×2) is chosen for 256 channels of 14×14 pixels, F(2×1) for 512 of
+7×7. Images of unknown size are taken to be as large as they are in networks that halve them as they double channels.
 
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
 
 Refused: what the direct form computes faster (few pixels, few channels), other kernels, strides and dilations, groups,
-channels whose number is not known, float64, images of unknown size if the weights are not known either, and
-everything where ``relax.fast_algorithms`` is False in the PassContext.
+channels whose number is not known, float64, and everything where ``relax.fast_algorithms`` is False in the PassContext.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ TYPICAL: Final = 3584
 
 
 class Winograd(ScheduleRule):
-    """The rule for 3×3 convolutions of stride 1."""
+    """The rule for 3×3 convolutions of stride 1 or 2."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -167,7 +169,9 @@ def _chosen(
 
     def cost(forms: tuple[Transform, Transform]) -> float:
         tiles, slots = -(-shape.tiles(*forms) // FILLED) * FILLED, forms[0].slots * forms[1].slots
-        vectors = -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
+        vectors = (
+            -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
+        )
         computed, read = tiles * slots * products, STREAMED * slots * products
         return (
             max(computed, read) + (1 - HIDDEN) * min(computed, read)
