@@ -11,11 +11,11 @@
                 S[t, :] = Aᵀ · M · A                            4×4 pixels of each tile, in vectors of channels
                 C[n, ob * 16 + …, y, x :] = S, transposed       as the statement behind changes them
 
-Slots, sums and transforms are those of `winograd_transforms`; here F(4) of both axes. Where sums add up several slots,
-or there are more channels than the first-level cache holds weights of, sums begin with zeros in memory and register
-tiles add to them. Tiles are numbered across lines and images. Those of an item are a multiple of a third of a register tile,
-which is 12 and 8 added up; the last item repeats its last tile. Where items are fewer than cores, some share their
-tiles and divide the groups of channels.
+Slots, sums and transforms are those of `winograd_transforms`; here F(4) of both axes. Where sums add up several
+slots, or there are more channels than the first-level cache holds weights of, sums begin with zeros in memory and
+register tiles add to them. Tiles are numbered across lines and images. Those of an item are a multiple of a third of
+a register tile, which is 12 and 8 added up; the last item repeats its last tile. Where items are fewer than cores,
+some share their tiles and divide the groups of channels.
 """
 
 from __future__ import annotations
