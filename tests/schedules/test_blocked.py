@@ -136,6 +136,7 @@ def test_others_are_left_alone(target, conv):
         conv(32, 32, (14, 14), (3, 3), groups=2),
         conv(16, 32, (14, 14), (3, 3), dtype="float64"),
         conv(16, 8, (14, 14), (3, 3)),
+        conv(3, 32, (14, 14), (3, 3)),
         conv(16, 32, (50,), (3,)),
         conv(16, 32, (5, 5, 5), (3, 3, 3)),
     ]

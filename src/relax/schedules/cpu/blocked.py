@@ -16,13 +16,15 @@ code serves images of every size, known or not. Lines are filled up to steps of 
 and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
 
 Refused: weights that are not known when a program is built, windows of one element in a direction, groups, other
-numbers of dimensions than two, channels whose number is not known, fewer output channels than a vector has, float64.
+numbers of dimensions than two, channels whose number is not known, few products to a pixel in images of known size (for
+which `direct` has less to store), fewer output channels than a vector has, and float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +48,8 @@ from .tiling import tile_for
 from .windows import Kernel, Windows, rewritten_kernels
 
 DTYPE: Final = "float32"
+FEW_PRODUCTS: Final = 64
+"""Products of a pixel and a channel below which transposing the results takes too long."""
 PIXELS: Final = 128
 """The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
 
@@ -120,7 +124,10 @@ def _fits(windows: Windows, lanes: int) -> bool:
     inputs, outputs = windows.inputs, windows.channels
     if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
         return False
-    return all(axis.taps > 1 for axis in windows.axes) and inputs.value > 0 and outputs.value >= lanes
+    static = all(isinstance(axis.size, IntImm) for axis in windows.axes)
+    least = FEW_PRODUCTS if static else 1
+    products = inputs.value * prod(axis.taps for axis in windows.axes)
+    return all(axis.taps > 1 for axis in windows.axes) and products >= least and outputs.value >= lanes
 
 
 class _Writer:

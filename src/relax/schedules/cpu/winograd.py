@@ -57,6 +57,8 @@ STREAMED: Final = 28
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 HIDDEN: Final = 0.8
 """The part of the shorter of these times that is hidden behind the longer."""
+TAPS: Final = 3
+"""The taps of an axis for which there are transforms."""
 FILLED: Final = 4
 """The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
@@ -143,6 +145,8 @@ def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
 def _shape(windows: Windows) -> _Shape | None:
     if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None:
         return None
+    if any(axis.taps != TAPS or axis.dilation != 1 for axis in windows.axes):
+        return None
     inputs, outputs = _number(windows.inputs), _number(windows.channels)
     if windows.out.buffer.dtype != "float32" or inputs is None or outputs is None:
         return None
@@ -155,8 +159,7 @@ def _shape(windows: Windows) -> _Shape | None:
 
 def _forms(axis: Axis) -> list[Transform]:
     """The transforms that an axis may have."""
-    forms = {(3, 1, 1): [F4, F2], (3, 2, 1): [S2]}.get((axis.taps, axis.stride, axis.dilation), [])
-    return [*forms, direct_form(axis.taps, axis.stride, axis.dilation)]
+    return [*{1: [F4, F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
 
 
 def _chosen(
@@ -182,7 +185,7 @@ def _chosen(
     best = min(product(_forms(rows), _forms(columns)), key=cost)
     if all(form.exact for form in best):
         return None
-    direct = DIRECT * rows.taps * columns.taps * prod(shape.pixels()) * products
+    direct = DIRECT * TAPS**2 * prod(shape.pixels()) * products
     return best if not transform or cost(best) < direct else None
 
 
