@@ -48,7 +48,7 @@ from .tiling import tile_for
 from .windows import Kernel, Windows, rewritten_kernels
 
 DTYPE: Final = "float32"
-FEW_PRODUCTS: Final = 64
+FEW_PRODUCTS: Final = 48
 """Products of a pixel and a channel below which transposing the results takes too long."""
 PIXELS: Final = 128
 """The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
