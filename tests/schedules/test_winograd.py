@@ -1,4 +1,4 @@
-"""Winograd: 3×3 convolutions by F(4×4, 3×3), within the bound of error that the rule states."""
+"""Winograd: 3×3 convolutions in tiles, within the bound of error that the rule states."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ CASES = {
     "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
     "rests of tiles, channels that are no vector": {"ci": 19, "co": 17, "size": (31, 38), "kernel": (3, 3)},
     "several images": {"ci": 16, "co": 50, "size": (30, 29), "kernel": (3, 3), "n": 2, "pad": 2},
+    "stride 2": {"ci": 19, "co": 40, "size": (31, 28), "kernel": (3, 3), "n": 2, "stride": 2, "pad": 1},
 }
 
 
@@ -30,12 +31,12 @@ def transformed(known, target):
     return packed.func, packed.packings[1]
 
 
-def within_bound(x, k, y, pad):
+def within_bound(x, k, y, pad, stride=1):
     """Compare with sums in float64; the bound is relative to the sum of the products' magnitudes."""
     if not y.size:
         return
     padded = np.pad(x.astype("float64"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::stride, ::stride]
     exact = np.einsum("nchwij,ocij->nohw", windows, k.astype("float64"), optimize=True)
     magnitude = np.einsum("nchwij,ocij->nohw", abs(windows), abs(k.astype("float64")), optimize=True)
     assert (abs(y - exact) <= ERROR * 2.0**-24 * magnitude).all()
@@ -50,7 +51,7 @@ def test_error(conv, case):
     for scale in (1, 1e-20, 1e15):
         x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
         kernel(x * np.float32(scale), k, y)
-        within_bound(x * np.float32(scale), k, y, known.pad)
+        within_bound(x * np.float32(scale), k, y, known.pad, known.stride)
 
 
 def test_the_interpreter_agrees(target, conv):
@@ -77,16 +78,18 @@ SIZES = [
 """Numbers and sizes of images: nothing, a part of a tile, one more than a tile, primes, and more than one item."""
 
 
-def test_one_kernel_for_all_sizes(conv):
+@pytest.mark.parametrize(("outputs", "stride"), [(19, 1), (19, 2), (512, 1)])
+def test_one_kernel_for_all_sizes(conv, outputs, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")
-    unknown = conv(16, 19, (h, w), (3, 3), n, pad=1)
+    unknown = conv(16, outputs, (h, w), (3, 3), n, stride, 1)
     func, transform = transformed(unknown, resolve("llvm"))
+    assert (transform.rows == transform.columns) == (outputs == 19)
     kernel = build_module(func)["main"]
     generator = np.random.default_rng(0)
     for size in SIZES:
         x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
         kernel(x, np.ascontiguousarray(transform(k)), y)
-        within_bound(x, k, y, 1)
+        within_bound(x, k, y, 1, stride)
 
 
 def test_few_tiles_are_divided_by_channels(conv):
@@ -99,31 +102,55 @@ def test_few_tiles_are_divided_by_channels(conv):
     within_bound(x, k, y, 1)
 
 
-def test_small_images_have_small_tiles(target, conv):
-    for size, m in ((14, 4), (56, 4), (7, 2)):
-        known = conv(16, 16, (size, size), (3, 3), pad=1)
-        func, transform = transformed(known, target)
-        assert transform.transforms.m == m
+FORMS = [
+    (16, 56, 1, (4, 4)),
+    (256, 14, 1, (4, 2)),
+    (16, 7, 1, (1, 2)),
+    (512, 7, 1, (1, 2)),
+    (128, 28, 2, (2, 2)),
+    (512, 7, 2, (1, 2)),
+]
+"""Channels, pixels of a line, stride, and the pixels of a tile."""
+
+
+def test_tiles_are_small_where_reading_the_weights_takes_longest(target, conv):
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    for channels, size, stride, tile in FORMS:
+        known = conv(channels, channels, (size * stride, size * stride), (3, 3), stride=stride, pad=1)
+        _, transform = transformed(known, target)
+        assert sorted((transform.rows.m, transform.columns.m)) == sorted(tile)
+        if channels > 16:
+            unknown = conv(channels, channels, (h, w), (3, 3), stride=stride, pad=1)
+            assert transformed(unknown, target)[1] == transform, "images of unknown size are like those"
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_interpreter_agrees_for_unknown_sizes(target, conv, stride):
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    unknown = conv(16, 16, (h, w), (3, 3), 1, stride, 1)
+    func, transform = transformed(unknown, target)
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(1, (3, 5)))
+    tir.interpret(func, x, np.ascontiguousarray(transform(k)), y, reverse_parallel=True)
+    within_bound(x, k, y, 1, stride)
+
+
+def test_many_channels_are_added_up_in_chunks(conv):
+    known = conv(421, 24, (9, 9), (3, 3), pad=1)
+    func, transform = transformed(known, resolve("llvm"))
     generator = np.random.default_rng(0)
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    tir.interpret(func, x, np.ascontiguousarray(transform(k)), y, reverse_parallel=True)
+    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
     within_bound(x, k, y, 1)
 
 
-def test_many_weights_have_small_tiles_where_sizes_are_unknown(target, conv):
-    h, w = te.var("h", "int64"), te.var("w", "int64")
-    for channels, m in ((256, 4), (512, 2)):
-        packed = Winograd().pack(conv(channels, channels, (h, w), (3, 3), pad=1).func(), target, [1])
-        assert packed is not None
-        assert packed.packings[1].transforms.m == m
-
-
-def test_unknown_batches(conv):
-    unknown = conv(16, 16, (32, 32), (3, 3), te.var("n", "int64"), pad=1)
+def test_unknown_sizes_with_weights_of_the_call(conv):
+    n, h = te.var("n", "int64"), te.var("h", "int64")
+    unknown = conv(16, 16, (h, 32), (3, 3), n, pad=1)
     kernel = build_module(schedule(unknown.func(), resolve("llvm"), [Winograd()]))["main"]
     generator = np.random.default_rng(0)
-    for n in (0, 1, 3):
-        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(n))
+    for size in ((0, (32, 32)), (1, (1, 32)), (3, (6, 32)), (2, (0, 32))):
+        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
         kernel(x, k, y)
         within_bound(x, k, y, 1)
 
@@ -142,14 +169,14 @@ def test_what_stands_behind_is_computed_as_results_are_stored(conv):
 
 def test_others_are_left_alone(target, conv):
     others = [
-        conv(16, 16, (32, 32), (3, 3), stride=2),
+        conv(16, 16, (32, 32), (3, 3), stride=3),
         conv(16, 16, (32, 32), (3, 3), dilation=2),
         conv(16, 16, (32, 32), (5, 5)),
         conv(32, 32, (32, 32), (3, 3), groups=2),
         conv(16, 16, (32, 32), (3, 3), dtype="float64"),
         conv(16, 8, (32, 32), (3, 3)),
         conv(256, 256, (9, 9), (3, 3)),
-        conv(16, 16, (te.var("h", "int64"), 32), (3, 3)),
+        conv(512, 512, (te.var("h", "int64"), te.var("w", "int64")), (3, 3)),
     ]
     for other in others:
         func = other.func()
@@ -170,7 +197,7 @@ def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, 
     generator = np.random.default_rng(0)
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
     build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
-    within_bound(x, k, y, known.pad)
+    within_bound(x, k, y, known.pad, known.stride)
     assert Winograd().pack(known.func(), target, []) is None
     assert Winograd().pack(known.func(), target, [0]) is None
 

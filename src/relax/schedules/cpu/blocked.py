@@ -9,7 +9,7 @@
                                                                     S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
                                                         C[n, co, h, w :] = S, transposed
 
-Images of few channels, as those of a first layer, are copied as they are; their sums stay in registers for all channels.
+Images of few channels, as those of a first layer, are copied as they are. Their sums stay in registers for all of them.
 
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
@@ -18,13 +18,15 @@ and 8 added up. Where items are fewer than cores, some share their lines and div
 Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
 
 Refused: weights that are not known when a program is built, windows of one element, groups, three dimensions of pixels,
-channels whose number is not known, fewer output channels than a vector has, and float64.
+channels whose number is not known, few products to a pixel in images of known size (for which `direct` has less to
+store), fewer output channels than a vector has, and float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -48,6 +50,8 @@ from .tiling import tile_for
 from .windows import Kernel, Windows, rewritten_kernels
 
 DTYPE: Final = "float32"
+FEW_PRODUCTS: Final = 48
+"""Products of a pixel and a channel below which transposing the results takes too long."""
 PIXELS: Final = 128
 """The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
 
@@ -122,7 +126,10 @@ def _fits(windows: Windows, lanes: int) -> bool:
     inputs, outputs = windows.inputs, windows.channels
     if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
         return False
-    return any(axis.taps > 1 for axis in windows.axes) and inputs.value > 0 and outputs.value >= lanes
+    static = all(isinstance(axis.size, IntImm) for axis in windows.axes)
+    least = FEW_PRODUCTS if static else 1
+    taps = prod(axis.taps for axis in windows.axes)
+    return taps > 1 and inputs.value * taps >= least and outputs.value >= lanes
 
 
 class _Writer:

@@ -4,8 +4,8 @@
 
 Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
 whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
-last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of few channels are copied as they are:
-each block is one channel.
+last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of few channels are copied as they
+are: each block is one channel.
 """
 
 from __future__ import annotations

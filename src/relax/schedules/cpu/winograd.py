@@ -1,22 +1,24 @@
-"""The rule for 3×3 convolutions of stride 1 by Winograd's F(4×4, 3×3): a quarter of the multiplications.
+"""The rule for 3×3 convolutions of stride 1 or 2 by tiles: F(4×4, 3×3) has a quarter of the multiplications.
 
-    for n, co, h, w, ci, i, j in T.grid(…):             U = G · W[co, ci] · Gᵀ                  36 elements e
+    for n, co, h, w, ci, i, j in T.grid(…):             U = G · W[co, ci] · Gᵀ                  36 slots e
         with T.block("conv"):                           for some tiles of 4×4 pixels in T.parallel(…):
             with T.init(): C[n, co, h, w] = 0               V[e, t, ci] = Bᵀ · (6×6 pixels) · B
             C[n, co, h, w] += …                             M[e, t, co] = sum over ci of V[e, t, ci] * U[e, ci, co]
                                                             C[n, co, …] = Aᵀ · M · A            the tiles' pixels
 
 `winograd_tiles` writes the loops, for images of any number and size, known or not; `winograd_transforms` has the
-transforms. The error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products. F(2×2)
-has less to read: 16 elements of each kernel instead of 36. It is chosen for images of few tiles, where the time to
-read the weights is the time that counts.
+transforms of an axis. The error of an element is at most `ERROR` roundings of the sum of its products' magnitudes.
+
+The transforms of the two axes are chosen together. Large tiles take fewer multiplications and more weights: F(4×4) has
+36 for each kernel, F(4×2) 24, F(2×2) 16, F(2×1), with the direct form of one axis, 12, and the direct form 9. Where
+tiles are few the time to read the weights counts: F(4×2) is chosen for 256 channels of 14×14 pixels, F(2×1) for 512 of
+7×7. Images of unknown size are taken to be as large as they are in networks that halve them as they double channels.
 
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
 
 Refused: what the direct form computes faster (few pixels, few channels), other kernels, strides and dilations, groups,
-channels whose number is not known, float64, images of unknown size if the weights are not known either, and
-everything where ``relax.fast_algorithms`` is False in the PassContext.
+channels whose number is not known, float64, and everything where ``relax.fast_algorithms`` is False in the PassContext.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ STREAMED: Final = 28
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 HIDDEN: Final = 0.8
 """The part of the shorter of these times that is hidden behind the longer."""
+TAPS: Final = 3
+"""The taps of an axis for which there are transforms."""
 FILLED: Final = 4
 """The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
@@ -66,7 +70,7 @@ TYPICAL: Final = 3584
 
 
 class Winograd(ScheduleRule):
-    """The rule for 3×3 convolutions of stride 1."""
+    """The rule for 3×3 convolutions of stride 1 or 2."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -141,6 +145,8 @@ def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
 def _shape(windows: Windows) -> _Shape | None:
     if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None:
         return None
+    if any(axis.taps != TAPS or axis.dilation != 1 for axis in windows.axes):
+        return None
     inputs, outputs = _number(windows.inputs), _number(windows.channels)
     if windows.out.buffer.dtype != "float32" or inputs is None or outputs is None:
         return None
@@ -153,8 +159,7 @@ def _shape(windows: Windows) -> _Shape | None:
 
 def _forms(axis: Axis) -> list[Transform]:
     """The transforms that an axis may have."""
-    forms = {(3, 1, 1): [F4, F2], (3, 2, 1): [S2]}.get((axis.taps, axis.stride, axis.dilation), [])
-    return [*forms, direct_form(axis.taps, axis.stride, axis.dilation)]
+    return [*{1: [F4, F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
 
 
 def _chosen(
@@ -167,7 +172,9 @@ def _chosen(
 
     def cost(forms: tuple[Transform, Transform]) -> float:
         tiles, slots = -(-shape.tiles(*forms) // FILLED) * FILLED, forms[0].slots * forms[1].slots
-        vectors = -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
+        vectors = (
+            -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
+        )
         computed, read = tiles * slots * products, STREAMED * slots * products
         return (
             max(computed, read) + (1 - HIDDEN) * min(computed, read)
@@ -178,7 +185,7 @@ def _chosen(
     best = min(product(_forms(rows), _forms(columns)), key=cost)
     if all(form.exact for form in best):
         return None
-    direct = DIRECT * rows.taps * columns.taps * prod(shape.pixels()) * products
+    direct = DIRECT * TAPS**2 * prod(shape.pixels()) * products
     return best if not transform or cost(best) < direct else None
 
 
@@ -196,7 +203,7 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
         most = min(range(limit, 2 * unit - 1, -unit), key=lambda share: _work(tiles, share, unit))
     panels = -(-blocks // vectors)
     held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
-    groups = -(-panels // held)
+    groups = max(-(-panels // held), min(panels, target.machine.cores))
     depth = -(-shape.inputs // lanes)
     most_blocks = max(caches.l1 // 2 // (4 * vectors * lanes * lanes), 1)
     chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))

@@ -11,9 +11,11 @@
                 S[t, :] = Aᵀ · M · A                            4×4 pixels of each tile, in vectors of channels
                 C[n, ob * 16 + …, y, x :] = S, transposed       as the statement behind changes them
 
-Slots, sums and transforms are those of `winograd_transforms`; here F(4) of both axes. Tiles are numbered across lines and
-images. Those of an item are a multiple of a third of a register tile, which is 12 and 8 added up; the last item repeats
-its last tile. Where items are fewer than cores, some share their tiles and divide the groups of channels.
+Slots, sums and transforms are those of `winograd_transforms`; here F(4) of both axes. Where sums add up several
+slots, or there are more channels than the first-level cache holds weights of, sums begin with zeros in memory and
+register tiles add to them. Tiles are numbered across lines and images. Those of an item are a multiple of a third of
+a register tile, which is 12 and 8 added up; the last item repeats its last tile. Where items are fewer than cores,
+some share their tiles and divide the groups of channels.
 """
 
 from __future__ import annotations
@@ -185,8 +187,13 @@ class Tiles:
 
             def lines(squares: Buffer, half: Buffer) -> Stmt:
                 def row(i: Var) -> Stmt:
-                    taps = [vector_load(squares, ((i * columns.taps + j) * lanes,), lanes) for j in range(columns.taps)]
-                    return of_line(columns.kernel, taps, lambda j, value: vector_store(half, (i, j * lanes), value))
+                    taps = [
+                        vector_load(squares, ((i * columns.taps + j) * lanes,), lanes)
+                        for j in range(columns.taps)
+                    ]
+                    return of_line(
+                        columns.kernel, taps, lambda j, value: vector_store(half, (i, j * lanes), value)
+                    )
 
                 def column(j: Var) -> Stmt:
                     taps = [vector_load(half, (i, j * lanes), lanes) for i in range(rows.taps)]
@@ -432,7 +439,9 @@ class Tiles:
 
         def row(half: Buffer, part: Buffer, a: Var) -> Stmt:
             elements = [vector_load(half, (a, j * lanes), lanes) for j in range(columns.count)]
-            return of_line(columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value))
+            return of_line(
+                columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value)
+            )
 
         return alloc("half", (rows.m, columns.count * lanes), DTYPE, "global", lambda half: block([
             part_of(sums, at, (self.plan.sums, lanes), (self._behind, 1), lambda part: loop(
@@ -442,7 +451,11 @@ class Tiles:
 
     def _lines(self, staged: Buffer, channel: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
         """Store the pixels of all tiles, line by line."""
-        wide, (high, m), (height, width) = self.divisors[0], (self.plan.rows.m, self.plan.columns.m), (axis.size for axis in self.windows.axes)
+        wide, (high, m), (height, width) = (
+            self.divisors[0],
+            (self.plan.rows.m, self.plan.columns.m),
+            (axis.size for axis in self.windows.axes),
+        )
 
         def pixels(start: PrimExpr, low: PrimExpr, pixels: PrimExpr) -> Stmt:
             at, begin = (start + low - first) * m, simplify(low * m)

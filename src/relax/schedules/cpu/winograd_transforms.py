@@ -12,10 +12,10 @@ Two transforms, one behind the other, are that of a square; the axes may have di
     F(4)        4 pixels, 6 slots, 6 sums                   3 taps, instead of 12
     S(2)        2 pixels, 5 slots, 3 sums                   3 taps of stride 2, instead of 6
 
-F(m) is Winograd's F(m, 3): polynomials of degree m + 1 by their values at m + 1 points and infinity. F(4) has the points
-0, ±√½, ±√2 and ∞, where results are as exact as those of the direct form; F(2) has 0, ±1 and ∞, where all factors are 1
-and ½. S(2) splits the taps by their phase: those at even elements are F(2, 2) with the points 0, 1 and ∞, the one at odd
-elements is multiplied directly and added to the sums at 0 and ∞, so that all factors are 1.
+F(m) is Winograd's F(m, 3): polynomials of degree m + 1 by their values at m + 1 points and infinity. F(4) has the
+points 0, ±√½, ±√2 and ∞, where results are as exact as those of the direct form; F(2) has 0, ±1 and ∞, where all
+factors are 1 and ½. S(2) splits the taps by their phase: those at even elements are F(2, 2) with the points 0, 1 and ∞,
+the one at odd elements is multiplied directly and added to the sums at 0 and ∞, so that all factors are 1.
 
 S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
 Neural Networks*, 2015.
@@ -209,9 +209,9 @@ class KernelTransform:
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         factors = np.kron(np.array(self.rows.factors), np.array(self.columns.factors))
         taps = np.reshape(array, (self.outputs * self.inputs, -1)).astype("float64")
-        slots = np.reshape((factors @ taps.T).astype("float32"), (self.slots, self.outputs, self.inputs))
+        slots: np.ndarray[Any, Any] = np.matmul(factors, np.transpose(taps))
         padded = np.zeros((self.slots, self.groups * self.panels * self.width, self.inputs), "float32")
-        padded[:, : self.outputs] = slots
+        padded[:, : self.outputs] = np.reshape(slots, (self.slots, self.outputs, self.inputs))
         split = np.reshape(padded, (self.slots, self.groups, self.panels, self.width, self.inputs))
         return np.reshape(np.transpose(split, (1, 0, 2, 4, 3)), self.shape)
 
