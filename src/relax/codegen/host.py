@@ -148,9 +148,11 @@ define float @half(half %x) {
   %r = fpext half %x to float
   ret float %r
 }
-define <8 x bfloat> @bf16(<8 x float> %x) {
-  %r = fptrunc <8 x float> %x to <8 x bfloat>
-  ret <8 x bfloat> %r
+define void @bf16(ptr %a, ptr %b) {
+  %x = load <16 x float>, ptr %a
+  %r = fptrunc <16 x float> %x to <16 x bfloat>
+  store <16 x bfloat> %r, ptr %b
+  ret void
 }
 declare float @llvm.fmuladd.f32(float, float, float)
 declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
@@ -176,12 +178,14 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
     is_x86 = triple.startswith(("x86_64", "i386", "i686"))
     if is_x86:
         # LLVM itself prefers 256 bits on some machines that have 512: ask for what there is.
-        body = body.replace("@add(ptr %a) {", '@add(ptr %a) "prefer-vector-width"="512" {')
+        wide = ' "prefer-vector-width"="512" {'
+        body = body.replace("@add(ptr %a) {", f"@add(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
     text = assembly(body, triple, cpu, features)
     add = _body(text, "add")
     bits = next((b for b, name in ((512, "zmm"), (256, "ymm")) if f"%{name}" in add), 128)
     dots = {name for name in _DOTS if re.search(_DOT_INSTRUCTION, _body(text, name))}
-    if re.search(r"\b(vcvtneps2bf16|bfcvtn)", _body(text, "bf16")):
+    # Of x86, conversions of 512 bits to 256: AVX-NE-CONVERT, which has no dot products, converts 256.
+    if re.search(r"\bvcvtneps2bf16.*, %ymm|\bbfcvtn", _body(text, "bf16")):
         dots.add("bf16")
     return Machine(
         triple=triple,

@@ -1,13 +1,19 @@
-"""Intrinsics that stand for instructions: fused multiply-add, reductions over the lanes of a vector, prefetch.
+"""Intrinsics that stand for instructions: fused multiply-add, dot products of narrow numbers, reductions over the lanes
+of a vector, prefetch.
 
 A schedule's writer uses them where the instructions matter. `fma` rounds once, on every machine. A reduction of
 numbers adds the second half of a vector to the first until one lane is left, so that its result does not depend on the
 machine either.
+
+A dot product adds to each 32-bit lane the products of the narrow numbers in the same lane of two other vectors, whose
+32-bit lanes are *words*: four bytes or two numbers of 16 bits, the first one in the lowest bits.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +23,48 @@ from .expr import Call, ExprLike, PrimExpr, const, convert, match_dtypes
 
 REDUCTIONS: Final = ("add", "mul", "max", "min", "and", "or")
 
+
+@dataclass(frozen=True)
+class Dot:
+    """A kind of dot product: the dtypes of the numbers in the words of its operands, and of the sums."""
+
+    left: str
+    right: str
+    sums: str = "int32"
+
+    @property
+    def group(self) -> int:
+        """The numbers in a word."""
+        return 32 // DataType(self.left).bits
+
+
+DOTS: Final = {
+    "u8s8": Dot("uint8", "int8"),
+    "s8s8": Dot("int8", "int8"),
+    "s16s16": Dot("int16", "int16"),
+    "bf16": Dot("bfloat16", "bfloat16", "float32"),
+}
+"""The kinds of dot products: ``T.dot_u8s8`` is that of bytes without and with a sign."""
+
+
+def _dot_value(dot: Dot, total: Any, a: Any, b: Any) -> Any:
+    """The total plus the products of the numbers in two words; exact, so that it is rounded once."""
+    wide = np.float64 if dot.sums == "float32" else np.int64
+    numbers = [
+        np.reshape(word, (1,)).view(DataType(dtype).numpy()).astype(wide)
+        for word, dtype in ((a, dot.left), (b, dot.right))
+    ]
+    with np.errstate(all="ignore"):
+        return wide(total) + (numbers[0] * numbers[1]).sum()
+
+
 register_op("tir.fma", effect="pure", total=True, exact=True, numpy=None)
 for _name in REDUCTIONS:
     register_op(f"tir.vector_reduce_{_name}", effect="pure", total=True, exact=True, numpy=None)
+for _name, _dot in DOTS.items():
+    register_op(
+        f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=partial(_dot_value, _dot)
+    )
 register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
 
 
@@ -62,6 +107,42 @@ def _nearest(value: Fraction, digits: int, least: int, most: int) -> float:
     else:
         result = float(steps * Fraction(2) ** unit)
     return -result if value < 0 else result
+
+
+def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """The total of each lane plus the products of the numbers in its words of `a` and `b`; `kind` is one of `DOTS`.
+
+    Sums of integers wrap. Those of bfloat16 are float32; instructions may round each product's sum, and take numbers
+    below the normal range for 0.
+    """
+    lanes = (convert(total), convert(a), convert(b))
+    sums = DOTS[kind].sums
+    types = [part.dtype for part in lanes]
+    expected = (sums, "int32", "int32")
+    if any(t.element_of != e for t, e in zip(types, expected, strict=True)) or len({t.lanes for t in types}) > 1:
+        found = ", ".join(str(t) for t in types)
+        raise TypeError(f"dot_{kind}: expected {sums}, int32 and int32 of as many lanes, found {found}")
+    return Call(types[0], f"tir.dot_{kind}", lanes)
+
+
+def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of int32 plus products of four bytes in a word: those of `a` without a sign, those of `b` with one."""
+    return dot("u8s8", total, a, b)
+
+
+def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of int32 plus products of four bytes with a sign in a word."""
+    return dot("s8s8", total, a, b)
+
+
+def dot_s16s16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of int32 plus products of two numbers of int16 in a word."""
+    return dot("s16s16", total, a, b)
+
+
+def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of float32 plus products of two numbers of bfloat16 in a word."""
+    return dot("bf16", total, a, b)
 
 
 def _reduction(name: str, x: ExprLike) -> PrimExpr:
@@ -121,11 +202,14 @@ def prefetch(element: Any, rw: int = 0, locality: int = 3) -> Call:
 
 
 MEMBERS: Final = {
-    name: globals()[name] for name in ("fma", "prefetch", *(f"vector_reduce_{kind}" for kind in REDUCTIONS))
-}
+    name: globals()[name]
+    for name in (
+        "fma", "prefetch", *(f"dot_{kind}" for kind in DOTS), *(f"vector_reduce_{kind}" for kind in REDUCTIONS),
+    )
+}  # fmt: skip
 """The builders by name, for the namespace ``T``."""
 
 __all__ = [
-    "MEMBERS", "REDUCTIONS", "fma", "fused", "prefetch", "vector_reduce_add", "vector_reduce_and", "vector_reduce_max",
+    "DOTS", "MEMBERS", "REDUCTIONS", "Dot", "dot", "dot_bf16", "dot_s16s16", "dot_s8s8", "dot_u8s8", "fma", "fused", "prefetch", "vector_reduce_add", "vector_reduce_and", "vector_reduce_max",
     "vector_reduce_min", "vector_reduce_mul", "vector_reduce_or",
 ]  # fmt: skip

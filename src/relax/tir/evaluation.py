@@ -37,7 +37,7 @@ from ..prim import (
     sub_expressions,
 )
 from ..prim.arithmetic import wrap
-from ..prim.evaluate import convert_value, intrinsic_function, scalar_function
+from ..prim.evaluate import array_of, convert_value, intrinsic_function, scalar_function
 from ..prim.traits import has_effects
 from .buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
 
@@ -324,6 +324,8 @@ class ExpressionCompiler:
             return lambda env: 0
         if name.startswith("vector_reduce_"):
             return self.reduction(expr)
+        if name == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
+            return self.regrouped(expr)
         return self.elementwise(expr, intrinsic_function(expr), *expr.args)
 
     def reduction(self, expr: Call) -> Value:
@@ -341,6 +343,19 @@ class ExpressionCompiler:
                 half = len(lanes) // 2
                 lanes = [combine(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
             return lanes[0]
+
+        return run
+
+    def regrouped(self, expr: Call) -> Value:
+        """The bits of all lanes as lanes of another width."""
+        value, lanes = self.expr(expr.args[0]), expr.dtype.lanes
+        source, target = (part.dtype.element_of for part in (expr.args[0], expr))
+
+        def run(env: Env) -> Any:
+            whole = value(env)
+            numbers = whole if isinstance(whole, list) else [whole]
+            result = array_of(numbers, source).view(target.numpy()).tolist()
+            return result if lanes > 1 else result[0]
 
         return run
 

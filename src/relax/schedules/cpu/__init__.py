@@ -9,6 +9,7 @@ from .attention import StreamedAttention
 from .blocked import Blocked
 from .convolution import Convolution
 from .depthwise import Depthwise
+from .dot_products import DotProduct
 from .nests import Nests
 from .pointwise import Pointwise
 from .product import Product
@@ -17,6 +18,7 @@ from .winograd import Winograd
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
+    DotProduct(),
     StreamedProduct(),
     Product(),
     Depthwise(),
@@ -33,6 +35,7 @@ __all__ = [
     "Blocked",
     "Convolution",
     "Depthwise",
+    "DotProduct",
     "Nests",
     "Pointwise",
     "Product",
