@@ -9,6 +9,7 @@ from .attention import StreamedAttention
 from .blocked import Blocked
 from .convolution import Convolution
 from .depthwise import Depthwise
+from .dot_convolutions import DotConvolution
 from .dot_products import DotProduct
 from .nests import Nests
 from .pointwise import Pointwise
@@ -22,6 +23,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedProduct(),
     Product(),
     Depthwise(),
+    DotConvolution(),
     Winograd(),
     Pointwise(),
     Blocked(),
@@ -35,6 +37,7 @@ __all__ = [
     "Blocked",
     "Convolution",
     "Depthwise",
+    "DotConvolution",
     "DotProduct",
     "Nests",
     "Pointwise",

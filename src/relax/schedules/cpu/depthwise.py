@@ -1,4 +1,4 @@
-"""The rule for depthwise convolutions with channels before pixels, of float32 or float64: one input channel to a group.
+"""The rule for depthwise convolutions with channels before pixels, one input channel to a group.
 
     for n, co, h, w, i, j in T.grid(…):                 for image in T.parallel(N * C):
         with T.block("conv"):                               P = the padded image of one channel (see `planes`)
@@ -26,6 +26,7 @@ from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import ScheduleRule
+from .operands import is_large_sum
 from .planes import Planes, Sizes, digits
 from .results import Results
 from .tiling import Tile, tile_for
@@ -59,7 +60,7 @@ class Depthwise(ScheduleRule):
             tile = tile_for(target, windows.out.buffer.dtype.bits)
             return _Writer(kernel, tile).kernel() if tile.lanes > 1 else None
 
-        return rewritten_kernels(func, rewrite)
+        return rewritten_kernels(func, rewrite, is_large_sum)
 
 
 class _Writer:
@@ -161,7 +162,7 @@ class _Writer:
         for tap, place in taps.items():
             weight = BufferLoad(self.windows.weight.buffer, (channel, *depth, *map(int64, tap)))
             data = vector_load(part, (simplify(place + v * self.lanes),), self.lanes)
-            total = Add(total, Mul(spread(weight, self.lanes), data))
+            total = Add(total, Mul(spread(weight.astype(self.dtype), self.lanes), data))
         return vector_store(row, (const(0, "int64"),), total)
 
     def _store(self, row: Buffer, leading: Sequence[PrimExpr], start: PrimExpr) -> Stmt:

@@ -40,6 +40,19 @@ def is_large_float_sum(
     return dtype in ("float32", "float64") and same and _is_zero(start) and not _is_small(block)
 
 
+def is_large_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> bool:
+    """True for sums from 0 of products, unless they are known to be few: of floats, narrow ones too, or of integers.
+
+    Factors are converted to the dtype of the sum, which has all their values.
+    """
+    wide = store.buffer.dtype
+    if wide == "int32":
+        fits = all(f.dtype.is_integer and f.dtype.bits + f.dtype.is_uint <= 32 for f in factors)
+    else:
+        fits = wide in ("float32", "float64") and all(_is_float_up_to(f.dtype, wide) for f in factors)
+    return fits and _is_zero(start) and not _is_small(block)
+
+
 def rewritten_products(
     func: PrimFunc,
     write: Callable[[Operands], Stmt | None],
@@ -311,5 +324,5 @@ class _Viewed(StmtExprMutator):
 
 __all__ = [
     "Finished", "Matrices", "Operands", "Results", "Values", "float_product_of", "is_large_float_sum",
-    "product_of_numbers", "rewritten_products", "size_of", "tile_view",
+    "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
 ]  # fmt: skip

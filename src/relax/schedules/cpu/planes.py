@@ -199,7 +199,7 @@ class Planes:
         source: Sequence[PrimExpr], plane: Buffer,
     ) -> Stmt:  # fmt: skip
         """One line: elements of the data, or zeros."""
-        axis, data = self.windows.axes[-1], self.windows.data
+        axis = self.windows.axes[-1]
         first = simplify(phase * self.steps[-1] - axis.before)
 
         def vectors(part: Buffer, place: Sequence[PrimExpr], value: Callable[[Var], PrimExpr]) -> Stmt:
@@ -212,8 +212,8 @@ class Planes:
                           lambda part, place: vectors(part, place, value))  # fmt: skip
 
         def line(inside: Sequence[Var]) -> Stmt:
-            return filled(lambda v: self._elements(
-                data, [*source, *inside], simplify(v * (self.lanes * axis.stride) + first), axis))  # fmt: skip
+            return filled(lambda v: self._stored(
+                [*source, *inside], simplify(v * (self.lanes * axis.stride) + first), plane))  # fmt: skip
 
         zeros = filled(lambda v: self._zeros(plane))
         names = [Var(f"y{d}", "int64") for d in range(len(ys))]
@@ -229,6 +229,11 @@ class Planes:
         return window(
             plane, (*leading, simplify(at)), self.lanes, lambda part, place: vector_store(part, place, value)
         )
+
+    def _stored(self, outer: Sequence[PrimExpr], start: PrimExpr, plane: Buffer) -> PrimExpr:
+        """A vector of a plane: elements of the data from `start` on, a stride apart."""
+        elements = self._elements(self.windows.data, outer, start, self.windows.axes[-1])
+        return elements.astype(str(plane.dtype.with_lanes(self.lanes)))
 
     def _elements(self, data: Buffer, outer: Sequence[PrimExpr], start: PrimExpr, axis: Axis) -> PrimExpr:
         """A vector of the data: elements from `start` on, a stride apart; those outside of the data are 0."""

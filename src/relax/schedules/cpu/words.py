@@ -21,7 +21,7 @@ from ...prim import LT, PrimExpr, const
 from ...prim.instructions import DOTS, dot
 from ...prim.intrin import bitwise_or, bitwise_xor, if_then_else, reinterpret, shift_left
 from ...target import Target
-from ...tir import Buffer
+from ...tir import Buffer, DeclBuffer, Stmt
 from ...tir.buffer import decl_buffer
 from ..build import spread
 
@@ -168,4 +168,11 @@ def bits_view(buffer: Buffer) -> Buffer:
     )  # fmt: skip
 
 
-__all__ = ["FIRST_BITS", "Words", "bits_view", "words_for"]
+def declared(views: Sequence[tuple[Buffer, Buffer]], body: Stmt) -> Stmt:
+    """A statement with views of buffers around it, each with its buffer; without those that are the buffer itself."""
+    for view, buffer in reversed(views):
+        body = body if view is buffer else DeclBuffer(view, body)
+    return body
+
+
+__all__ = ["FIRST_BITS", "Words", "bits_view", "declared", "words_for"]
