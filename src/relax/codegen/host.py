@@ -17,6 +17,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ..target import Caches, Machine, Target
+from ..runtime.cpu_features import grants_tiles
 from . import worker
 
 
@@ -67,7 +68,8 @@ def host_cpu() -> str:
 def host_features() -> str:
     """This machine's features, those switched off by the system or a hypervisor included, as LLVM text."""
     try:
-        return str(llvm.get_host_cpu_features().flatten())
+        features = str(llvm.get_host_cpu_features().flatten())
+        return features if "+amx-" not in features or grants_tiles() else features.replace("+amx-", "-amx-")
     except RuntimeError:  # LLVM does not know how to ask on this system: the processor's name has to do
         return ""
 
@@ -197,7 +199,16 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
         fma=bool(re.search(r"\bv?fn?madd", _body(text, "fma"))),
         half_conversion=re.search(r"__(extendhfsf2|gnu_h2f_ieee)", _body(text, "half")) is None,
         dot_products=frozenset(dots),
+        tiles=frozenset(_tiles(features) if is_x86 else ()),
     )
+
+
+def _tiles(features: str) -> set[str]:
+    """The operands of the tile instructions that are among the features."""
+    enabled = {name[1:]: name.startswith("+") for name in features.split(",") if name}
+    if not enabled.get("amx-tile"):
+        return set()
+    return {kind for kind in ("int8", "bf16") if enabled.get(f"amx-{kind}")}
 
 
 def assembly(ir: str, triple: str, cpu: str, features: str) -> str:

@@ -47,6 +47,20 @@ DOTS: Final = {
 """The kinds of dot products: ``T.dot_u8s8`` is that of bytes without and with a sign."""
 
 
+TILES: Final = {
+    "bf16": DOTS["bf16"],
+    "u8s8": DOTS["u8s8"],
+    "s8s8": DOTS["s8s8"],
+    "u8u8": Dot("uint8", "uint8"),
+    "s8u8": Dot("int8", "uint8"),
+}
+"""The kinds of products of tiles: ``T.tile_dot_bf16``."""
+TILE_ROWS: Final = 32
+"""The most rows and columns of a product of tiles."""
+TILE_WORDS: Final = 16
+"""The words that a step of a product of tiles takes of each row."""
+
+
 def _dot_value(dot: Dot, total: Any, a: Any, b: Any) -> Any:
     """The total plus the products of the numbers in two words; exact, so that it is rounded once."""
     wide = np.float64 if dot.sums == "float32" else np.int64
@@ -65,6 +79,8 @@ for _name, _dot in DOTS.items():
     register_op(
         f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=partial(_dot_value, _dot)
     )
+for _name in TILES:
+    register_op(f"tir.tile_dot_{_name}", effect="opaque", total=True, numpy=None)
 register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
 
 
@@ -145,6 +161,50 @@ def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
     return dot("bf16", total, a, b)
 
 
+def tile_dot(
+    kind: str,
+    sums: tuple[ExprLike, ExprLike],
+    left: tuple[ExprLike, ExprLike],
+    right: tuple[ExprLike, ExprLike],
+    rows: ExprLike,
+    columns: ExprLike,
+    steps: ExprLike,
+) -> Call:
+    """Add the product of two matrices of words to a matrix of sums; `kind` is one of `TILES`.
+
+    Each matrix is the address of its first element (``T.address_of``), and the distance of its rows in words. There are
+    1 to 32 rows and columns; each row of the left matrix has 16 words a step, and the right matrix as many rows.
+    """
+    parts: list[PrimExpr] = []
+    for address, distance in (sums, left, right):
+        parts += [convert(address), convert(distance).astype("int64")]
+    parts += [convert(size).astype("int64") for size in (rows, columns, steps)]
+    if any(not parts[i].dtype.is_handle for i in (0, 2, 4)):
+        raise TypeError(f"tile_dot_{kind}: expected addresses of the matrices")
+    return Call("", f"tir.tile_dot_{kind}", tuple(parts))
+
+
+def tile_dot_value(
+    kind: str, sums: Any, distance: int, left: Any, left_distance: int, right: Any, right_distance: int, rows: int,
+    columns: int, steps: int,
+) -> None:  # fmt: skip
+    """Do what `tile_dot` says to flat arrays that begin with the first elements."""
+    dot_, words = TILES[kind], TILE_WORDS * steps
+    wide = np.float64 if dot_.sums == "float32" else np.int64
+
+    def numbers(memory: Any, start: int, count: int, dtype: str) -> Any:
+        held = memory.view(np.uint8)[4 * start : 4 * (start + count)]
+        return held.view(DataType(dtype).numpy()).astype(wide)
+
+    a = [numbers(left, r * left_distance, words, dot_.left) for r in range(rows)]
+    b = [numbers(right, w * right_distance, columns, dot_.right) for w in range(words)]
+    matrix = np.reshape(np.array(b), (words, columns, dot_.group)).transpose(0, 2, 1).reshape(-1, columns)
+    product = np.reshape(np.array(a), (rows, -1)) @ matrix
+    for r in range(rows):
+        line = sums[r * distance : r * distance + columns]
+        line[:] = (line.astype(wide) + product[r]).astype(line.dtype)
+
+
 def _reduction(name: str, x: ExprLike) -> PrimExpr:
     vector = convert(x)
     dtype, kind = vector.dtype, name.removeprefix("vector_reduce_")
@@ -210,6 +270,6 @@ MEMBERS: Final = {
 """The builders by name, for the namespace ``T``."""
 
 __all__ = [
-    "DOTS", "MEMBERS", "REDUCTIONS", "Dot", "dot", "dot_bf16", "dot_s16s16", "dot_s8s8", "dot_u8s8", "fma", "fused", "prefetch", "vector_reduce_add", "vector_reduce_and", "vector_reduce_max",
+    "DOTS", "MEMBERS", "REDUCTIONS", "TILES", "TILE_ROWS", "TILE_WORDS", "Dot", "dot", "dot_bf16", "dot_s16s16", "dot_s8s8", "dot_u8s8", "fma", "fused", "prefetch", "tile_dot", "tile_dot_value", "vector_reduce_add", "vector_reduce_and", "vector_reduce_max",
     "vector_reduce_min", "vector_reduce_mul", "vector_reduce_or",
 ]  # fmt: skip

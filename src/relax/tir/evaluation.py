@@ -38,6 +38,7 @@ from ..prim import (
 )
 from ..prim.arithmetic import wrap
 from ..prim.evaluate import array_of, convert_value, intrinsic_function, scalar_function
+from ..prim.instructions import tile_dot_value
 from ..prim.traits import has_effects
 from .buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
 
@@ -322,6 +323,8 @@ class ExpressionCompiler:
             raise TypeError("interpret: a PrimFunc that returns a value (T.ret) cannot be run")
         if name == "prefetch":
             return lambda env: 0
+        if name.startswith("tile_dot_"):
+            return self.tiles(expr)
         if name.startswith("vector_reduce_"):
             return self.reduction(expr)
         if name == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
@@ -356,6 +359,16 @@ class ExpressionCompiler:
             numbers = whole if isinstance(whole, list) else [whole]
             result = array_of(numbers, source).view(target.numpy()).tolist()
             return result if lanes > 1 else result[0]
+
+        return run
+
+    def tiles(self, expr: Call) -> Value:
+        """A product of tiles, added to memory."""
+        args, kind = [self.expr(arg) for arg in expr.args], expr.intrinsic.removeprefix("tile_dot_")
+
+        def run(env: Env) -> int:
+            tile_dot_value(kind, *(arg(env) for arg in args))
+            return 0
 
         return run
 
