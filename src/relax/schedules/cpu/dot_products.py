@@ -30,10 +30,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...prim import LT, IntImm, PrimExpr, Var, const, is_const, simplify
-from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.instructions import TILE_ROWS, TILE_WORDS, tile_dot
+from ...prim.intrin import address_of, ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.nests import Nest
 from ..build import (
@@ -62,6 +63,8 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 ROWS_OF_A_GROUP: Final = 24
 """The fewest rows of a task."""
+LEAST_ROWS: Final = 4
+"""With fewer rows than this, dot products of bytes are as fast as tiles."""
 WORD: Final = 32
 """The bits of a word and of a sum."""
 
@@ -104,7 +107,17 @@ def _narrow_product_of(nest: Nest) -> Contraction | None:
 def _words_of(operands: Operands, target: Target) -> Words | None:
     if target.machine.vector_bits < 128:
         return None
-    return words_for(target, operands.left.dtype, operands.right.dtype, operands.total.dtype)
+    dtypes = operands.left.dtype, operands.right.dtype, operands.total.dtype
+    return words_for(target, *dtypes, in_tiles=_fills_tiles(operands))
+
+
+def _fills_tiles(operands: Operands) -> bool:
+    """True for products that are not known to leave most of a tile empty. Sums of floats need no rows: see `words_for`."""
+    rows, depth = operands.rows, operands.depth
+    if isinstance(depth, IntImm) and depth.value * operands.left.dtype.bits < WORD * TILE_WORDS // 2:
+        return False
+    least = LEAST_ROWS if operands.left.dtype.is_integer else 1
+    return not isinstance(rows, IntImm) or rows.value >= least
 
 
 def _has_few_rows(operands: Operands) -> bool:
@@ -122,7 +135,9 @@ class WordPanels:
 
     def size(self, depth: int) -> int:
         """The words of a matrix of so many rows."""
-        return (-(-depth // self.words.group) + bool(self.words.correction)) * sum(self.panels.widths)
+        count = self.words.count(int64(depth))
+        assert isinstance(count, IntImm)
+        return (count.value + bool(self.words.correction)) * sum(self.panels.widths)
 
     def __call__(self, array: Array) -> Array:
         matrices = self.words.packed(self.panels.filled(array))
@@ -149,11 +164,12 @@ class _Writer:
         self.lanes = self.tile.lanes
         self.vector = f"{words.sums}x{self.lanes}" if self.lanes > 1 else words.sums
         self.rows, self.columns = operands.rows, operands.columns
-        self.depth: PrimExpr = simplify(ceildiv(operands.depth, words.group))
+        self.depth: PrimExpr = words.count(operands.depth)
         """The words of a row."""
         self.height = self.depth + 1 if words.correction else self.depth
         """The words of a column of a panel, with its correction."""
         self.is_exact = is_const(simplify(floormod(self.columns, self.lanes)), 0)
+        self.height_of_tile = TILE_ROWS if words.in_tiles else self.tile.rows
         self.left, self.right = operands.left, operands.packed
         """Accesses of words: of the left operand by row and word, of the panels by column."""
         self.left_is_words = self._has_words_on_the_left()
@@ -161,7 +177,7 @@ class _Writer:
     def _has_words_on_the_left(self) -> bool:
         """True if the rows of the left operand are words as they are."""
         left, group = self.operands.left, self.words.group
-        fills = is_const(simplify(floormod(self.operands.depth, group)), 0)
+        fills = is_const(simplify(floormod(self.operands.depth, group * self.words.step)), 0)
         same = left.dtype.bits * group == WORD and not self.words.correction
         return fills and same and isinstance(self.operands.depth, IntImm) and left.indices[-1] is self.operands.k
 
@@ -344,10 +360,11 @@ class _Writer:
         """The parallel loop over the batch, groups of rows, and panels of columns."""
         batch = [size_of(v) for v in self.operands.batch]
         names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
-        tiles = simplify(ceildiv(self.rows, self.tile.rows))
+        tiles = simplify(ceildiv(self.rows, self.height_of_tile))
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
-            number = groups(tiles, _product([*batch, count]), ROWS_OF_A_GROUP // self.tile.rows, self.cores)
+            least = max(ROWS_OF_A_GROUP // self.height_of_tile, 1)
+            number = groups(tiles, _product([*batch, count]), least, self.cores)
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
@@ -387,6 +404,8 @@ class _Writer:
 
     def _group(self, panel: _Panel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
         """The tiles of a group of rows."""
+        if self.words.in_tiles:
+            return self._wide_tiles(panel, view, go, number)
         if isinstance(self.rows, IntImm) and is_const(number, 1):
             return block(
                 loop("io", piece.count, lambda io, piece=piece: self._tile(
@@ -422,7 +441,67 @@ class _Writer:
             first = first + floordiv(rest, height) * height
         return block(stmts)
 
-    # ------------------------------------------------------------------ tiles
+    # ------------------------------------------------------------------ tiles of the machine
+
+    def _wide_tiles(self, panel: _Panel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
+        """The rows of a group, as many at a time as the machine's tiles have."""
+        total = simplify(ceildiv(self.rows, TILE_ROWS))
+
+        def tiles(begin: PrimExpr, end: PrimExpr) -> Stmt:
+            def tile(io: Var) -> Stmt:
+                first = simplify((begin + io) * TILE_ROWS)
+                count = simplify(minimum(int64(TILE_ROWS), self.rows - first))
+                return let("first", first, lambda first: named(
+                    "count", count, lambda count: self._wide_tile(panel, view, first, count)))  # fmt: skip
+
+            return loop("io", simplify(end - begin), tile)
+
+        if is_const(number, 1):
+            return tiles(int64(0), total)
+        share = floordiv(total + (number - 1), number)
+        return let("share", share, lambda share: let("begin", minimum(go * share, total), lambda begin: let(
+            "end", minimum(begin + share, total), lambda end: tiles(begin, end))))  # fmt: skip
+
+    def _wide_tile(self, panel: _Panel, view: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
+        """The sums of some rows and the columns of a panel, and what is made of them."""
+        operands, width, words = self.operands, panel.vectors * self.lanes, self.words
+        at = {**panel.values, operands.row: first}
+        depth = operands.depth if self.left_is_words else self.depth
+        left = tile_view(self.left, at, ((operands.row, count), (operands.k, depth)))
+        bits = bits_view(left)
+        distance = simplify(floordiv(left.strides[0], words.group)) if self.left_is_words else left.strides[0]
+        zero = spread(const(0, words.sums), self.lanes)
+        steps = simplify(floordiv(self.depth, TILE_WORDS))
+
+        def sums(buffer: Buffer) -> Stmt:
+            def multiplied(start: int) -> Stmt:
+                return Evaluate(tile_dot(
+                    words.kind, (_address(buffer, 0, start), width), (_address(bits, 0, 0), distance),
+                    (_address(view, 0, start), width), count, min(TILE_ROWS, width - start), steps,
+                ))  # fmt: skip
+
+            cleared = loop("r", count, lambda r: self._each_vector(
+                panel, lambda c: vector_store(buffer, (r, c), zero)))  # fmt: skip
+            added = block(multiplied(start) for start in range(0, width, TILE_ROWS))
+            product = added if is_const(steps, 0) else IfThenElse(steps > 0, _declared((left, bits), added))
+            return block([cleared, product, self._finished(panel, buffer, first, count)])
+
+        return scratch("sums", (TILE_ROWS, width), words.sums, sums)
+
+    def _finished(self, panel: _Panel, sums: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
+        """Store what is made of the sums of some rows, in the columns that are in the matrix."""
+        result = self._results_of(panel, first, count)
+
+        def vector(r: Var, c: PrimExpr) -> Stmt:
+            if result.is_sum:
+                value = vector_load(sums, (r, c), self.lanes)
+                return vector_store(result.out, result.place(r, c), value, self._mask(panel, c))
+            return self._made(result, panel, sums, r, c)
+
+        return result.declared(loop("r", count, lambda r: loop(
+            "v", panel.vectors, lambda v: vector(r, v * self.lanes))))  # fmt: skip
+
+    # ------------------------------------------------------------------ tiles of registers
 
     def _tile(self, panel: _Panel, view: Buffer, first: PrimExpr, height: int) -> Stmt:
         """The sums of some rows and the columns of a panel, and what is made of them."""
@@ -479,13 +558,8 @@ class _Writer:
 
     def _results(self, panel: _Panel, acc: Buffer, first: PrimExpr, height: int) -> Stmt:
         """Store what is made of the sums of a tile, in the columns that are in the matrix."""
-        operands, lanes, width = self.operands, self.lanes, panel.vectors * self.lanes
-        inside = int64(width) if panel.inside is None else panel.inside
-        at = {**panel.values, operands.row: first, operands.column: panel.start}
-        result = Results(operands, at, int64(height), inside)
-
-        def mask(c: PrimExpr) -> PrimExpr | None:
-            return None if panel.inside is None else LT(ramp(c, lanes), spread(panel.inside, lanes))
+        lanes, width = self.lanes, panel.vectors * self.lanes
+        result = self._results_of(panel, first, int64(height))
 
         def each(body: Callable[[Var, PrimExpr], Stmt], kind: ForKind) -> Stmt:
             return loop("p", height, lambda p: loop(
@@ -493,22 +567,40 @@ class _Writer:
 
         if result.is_sum:
             return result.declared(each(lambda p, c: vector_store(
-                result.out, result.place(p, c), vector_load(acc, (p, c), lanes), mask(c)), ForKind.UNROLLED))  # fmt: skip
+                result.out, result.place(p, c), vector_load(acc, (p, c), lanes), self._mask(panel, c),
+            ), ForKind.UNROLLED))  # fmt: skip
 
         def made(sums: Buffer) -> Stmt:
-            def lane(p: Var, c: PrimExpr, x: Var) -> Stmt:
-                stored = result.made(p, c + x, BufferLoad(sums, (p, c + x)))
-                return stored if panel.inside is None else IfThenElse(c + x < panel.inside, stored)
-
             copied = each(
                 lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), lanes)), ForKind.UNROLLED
             )
-            stores = each(
-                lambda p, c: loop("x", lanes, lambda x: lane(p, c, x), ForKind.VECTORIZED), ForKind.SERIAL
-            )
-            return block([copied, stores])
+            return block([copied, each(lambda p, c: self._made(result, panel, sums, p, c), ForKind.SERIAL)])
 
         return result.declared(scratch("sums", (height, width), self.words.sums, made))
+
+    def _results_of(self, panel: _Panel, first: PrimExpr, height: PrimExpr) -> Results:
+        width = int64(panel.vectors * self.lanes)
+        at = {**panel.values, self.operands.row: first, self.operands.column: panel.start}
+        return Results(self.operands, at, height, width if panel.inside is None else panel.inside)
+
+    def _mask(self, panel: _Panel, c: PrimExpr) -> PrimExpr | None:
+        """The lanes of a vector that are in the matrix."""
+        if panel.inside is None:
+            return None
+        return LT(ramp(c, self.lanes), spread(panel.inside, self.lanes))
+
+    def _made(self, result: Results, panel: _Panel, sums: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
+        """Store what is made of a vector of sums."""
+
+        def lane(x: Var) -> Stmt:
+            stored = result.made(r, c + x, BufferLoad(sums, (r, c + x)))
+            return stored if panel.inside is None else IfThenElse(c + x < panel.inside, stored)
+
+        return loop("x", self.lanes, lane, ForKind.VECTORIZED)
+
+
+def _address(buffer: Buffer, row: int, column: int) -> PrimExpr:
+    return address_of(BufferLoad(buffer, (int64(row), int64(column))))
 
 
 def _declared(views: Sequence[Buffer], body: Stmt) -> Stmt:

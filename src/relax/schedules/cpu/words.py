@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...ir import DataType
-from ...prim import LT, PrimExpr, const
-from ...prim.instructions import DOTS, dot
-from ...prim.intrin import bitwise_or, bitwise_xor, if_then_else, reinterpret, shift_left
+from ...prim import LT, PrimExpr, const, simplify
+from ...prim.instructions import DOTS, TILE_WORDS, TILES, Dot, dot
+from ...prim.intrin import bitwise_or, bitwise_xor, ceildiv, if_then_else, reinterpret, shift_left
 from ...target import Target
 from ...tir import Buffer, DeclBuffer, Stmt
 from ...tir.buffer import decl_buffer
@@ -40,16 +40,32 @@ class Words:
     kind: str
     correction: int = 0
     """What times the sum of the numbers on the right is to be added to each sum: 0, 128 or -128."""
+    in_tiles: bool = False
+    """True if tiles are multiplied (`T.tile_dot_bf16`): the words of a row are then filled up to those of whole steps."""
+
+    @property
+    def dot(self) -> Dot:
+        """The dtypes of the numbers and of the sums."""
+        return (TILES if self.in_tiles else DOTS)[self.kind]
 
     @property
     def group(self) -> int:
         """The numbers in a word."""
-        return DOTS[self.kind].group
+        return self.dot.group
 
     @property
     def sums(self) -> str:
         """The dtype of the sums."""
-        return DOTS[self.kind].sums
+        return self.dot.sums
+
+    @property
+    def step(self) -> int:
+        """The words of which a row has a multiple."""
+        return TILE_WORDS if self.in_tiles else 1
+
+    def count(self, depth: PrimExpr) -> PrimExpr:
+        """The words of a row of so many numbers."""
+        return simplify(ceildiv(depth, self.group * self.step) * self.step)
 
     @property
     def filling(self) -> int:
@@ -73,7 +89,7 @@ class Words:
 
     def converted(self, number: PrimExpr, is_left: bool) -> PrimExpr:
         """A number, or a vector of them, in the dtype of words before bits are flipped."""
-        dot_, dtype = DOTS[self.kind], number.dtype
+        dot_, dtype = self.dot, number.dtype
         wide = DataType(dot_.left if is_left else dot_.right)
         return number if dtype.bits == wide.bits else number.astype(str(wide.with_lanes(dtype.lanes)))
 
@@ -121,8 +137,8 @@ class Words:
         The corrections of the columns follow if there are any.
         """
         *outer, depth, columns = numbers.shape
-        count = -(-depth // self.group)
-        held = DataType(DOTS[self.kind].right).numpy()
+        count = -(-depth // (self.group * self.step)) * self.step
+        held = DataType(self.dot.right).numpy()
         filled = np.zeros((*outer, count * self.group, columns), held)
         filled[..., :depth, :] = numbers
         grouped = np.moveaxis(np.reshape(filled, (*outer, count, self.group, columns)), -2, -1)
@@ -140,13 +156,23 @@ def _unsigned(number: PrimExpr) -> PrimExpr:
     return reinterpret(str(bits), number).astype(str(DataType("int32").with_lanes(dtype.lanes)))
 
 
-def words_for(target: Target, left: DataType, right: DataType, sums: DataType) -> Words | None:
-    """The words for products of numbers of two dtypes, added up in a third; None if there are none."""
-    dots = target.machine.dot_products
+def words_for(
+    target: Target, left: DataType, right: DataType, sums: DataType, in_tiles: bool = False
+) -> Words | None:
+    """The words for products of numbers of two dtypes, added up in a third; None if there are none.
+
+    With `in_tiles`, those of tiles, if the machine has such instructions for the dtypes. Machines that multiply tiles of
+    bfloat16 are slower at its dot products than at products of float32, and get no others.
+    """
+    dots, tiles = target.machine.dot_products, target.machine.tiles
     if (left, right, sums) == ("bfloat16", "bfloat16", "float32"):
+        if "bf16" in tiles:
+            return Words("bf16", in_tiles=True) if in_tiles else None
         return Words("bf16") if "bf16" in dots else None
     if sums != "int32":
         return None
+    if in_tiles and "int8" in tiles and left.bits == right.bits == 8:
+        return Words("".join("u8" if dtype.is_uint else "s8" for dtype in (left, right)), in_tiles=True)
     if right == "int8" and left in ("int8", "uint8"):
         if left == "int8" and "s8s8" in dots:
             return Words("s8s8")
