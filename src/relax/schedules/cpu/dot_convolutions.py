@@ -21,12 +21,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...prim import LT, IntImm, PrimExpr, Select, Var, const, is_const, simplify
-from ...prim.intrin import ceildiv, floormod
+from ...prim.instructions import TILE_ROWS, TILE_WORDS, tile_dot
+from ...prim.intrin import address_of, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, ForKind, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, loop, scratch, spread
+from ..build import alloc, block, let, loop, scratch, spread, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .direct import Direct
@@ -41,6 +42,10 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 WORD: Final = 32
 """The bits of a word and of a sum."""
+TILE_BITS: Final = WORD * TILE_WORDS
+"""The bits that a step of a product of tiles takes of each output channel."""
+LEAST_ROWS: Final = 12
+"""The output channels of a product of tiles for which it is worth it."""
 
 
 class DotConvolution(ScheduleRule):
@@ -86,29 +91,53 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
     inputs = windows.inputs
     if windows.depth is None or is_const(inputs, 1) or target.machine.vector_bits < 128:
         return None
-    words = words_for(target, windows.data.dtype, windows.weight.dtype, windows.out.buffer.dtype)
+    dtypes = windows.data.dtype, windows.weight.dtype, windows.out.buffer.dtype
+    words = words_for(target, *dtypes, in_tiles=_fills_tiles(windows))
     if words is None or windows.groups == 1:
         return words
     return words if isinstance(inputs, IntImm) and inputs.value % words.group == 0 else None
+
+
+def _fills_tiles(windows: Windows) -> bool:
+    """True for convolutions of bfloat16 that leave little of the machine's tiles empty.
+
+    Bytes are not worth tiles here: sums go through memory once a tap, while dot products keep them in registers.
+    """
+    inputs, outputs = windows.inputs, windows.channels
+    if windows.data.dtype != "bfloat16":
+        return False
+    if windows.groups != 1 or not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm):
+        return False
+    bits = inputs.value * windows.data.dtype.bits
+    return bits * 2 >= -(-bits // TILE_BITS) * TILE_BITS and _rows_of_tiles(outputs.value) >= LEAST_ROWS
+
+
+def _rows_of_tiles(outputs: int) -> int:
+    """The most output channels of a product of tiles that divide all of them."""
+    return max(count for count in range(1, TILE_ROWS + 1) if outputs % count == 0)
 
 
 @dataclass(frozen=True)
 class TapWords:
     """Weights (outputs, inputs, taps …) as words (outputs, words, taps …), behind which are corrections, if any.
 
-    The correction of an output channel stands at its first tap.
+    The correction of an output channel stands at its first tap. For tiles, words are (outputs, taps …, words).
     """
 
     words: Words
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         outputs, inputs, *taps = shape
+        if self.words.in_tiles:
+            return outputs, *taps, -(-inputs // (self.words.group * TILE_WORDS)) * TILE_WORDS
         return outputs, -(-inputs // self.words.group) + bool(self.words.correction), *taps
 
     def __call__(self, array: Array) -> Array:
         outputs, _, *taps = array.shape
         words = self.words.packed(np.reshape(array, (*array.shape[:2], -1)))
         result = np.reshape(words, (outputs, -1, *taps))
+        if self.words.in_tiles:
+            return np.ascontiguousarray(np.moveaxis(result, 1, -1))
         if self.words.correction:
             sums = words[:, -1].astype(np.int64).sum(axis=-1).astype(np.int32)
             result[(slice(None), -1, *(0 for _ in taps))] = sums
@@ -119,8 +148,8 @@ class _WordPlanes(Planes):
     """The copy of the data in words of neighbouring channels."""
 
     def __init__(self, windows: Windows, tile: Tile, sizes: Sizes, words: Words) -> None:
-        super().__init__(windows, tile, sizes)
         self.words = words
+        super().__init__(windows, tile, sizes)
         self.bits = bits_view(windows.data)
 
     def _stored(self, outer: Sequence[PrimExpr], start: PrimExpr, plane: Buffer) -> PrimExpr:
@@ -133,10 +162,16 @@ class _WordPlanes(Planes):
 
         return self.words.word([self._below(word * self.words.group + g, number) for g in range(self.words.group)], True)
 
+    def _shape(self, tile: Tile) -> tuple[int, int]:
+        outputs = self.windows.channels
+        if not self.words.in_tiles or not isinstance(outputs, IntImm):
+            return super()._shape(tile)
+        return _rows_of_tiles(outputs.value), max(2 * TILE_ROWS // tile.lanes, 1)
+
     def _below(self, channel: PrimExpr, number: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
         """The numbers of a channel; 0 behind the last one."""
         inputs = simplify(self.windows.inputs * self.windows.groups)
-        if is_const(simplify(floormod(inputs, self.words.group)), 0):
+        if is_const(simplify(floormod(inputs, self.words.group * self.words.step)), 0):
             return number(simplify(channel))
         numbers = number(minimum(channel, inputs - 1))
         zero = spread(const(0, str(numbers.dtype.element_of)), self.lanes)
@@ -152,7 +187,7 @@ class _Writer(Direct):
     def __init__(self, kernel: Kernel, words: Words, target: Target, packed: Buffer | None) -> None:
         self.words = words
         super().__init__(kernel, tile_for(target, WORD), target.machine.caches.l2)
-        self.inputs, self.stored = simplify(ceildiv(self.windows.inputs, words.group)), "int32"
+        self.inputs, self.stored = words.count(self.windows.inputs), "int32"
         self.weights = packed
 
     def _planes(self, tile: Tile) -> Planes:
@@ -167,13 +202,14 @@ class _Writer(Direct):
         outputs, *_ = weight.shape
         taps = [axis.taps for axis in self.windows.axes]
         count = simplify(self.inputs + bool(self.words.correction))
+        shape = (outputs, *taps, count) if self.words.in_tiles else (outputs, count, *taps)
 
         def body(buffer: Buffer) -> Stmt:
             self.weights = buffer
             made = self._weight_words(bits, buffer, taps)
             return block([declared([(bits, weight)], made), super(_Writer, self).kernel()])
 
-        return self._with_data(scratch("weight_words", (outputs, count, *taps), "int32", body))
+        return self._with_data(scratch("weight_words", shape, "int32", body))
 
     def _with_data(self, body: Stmt) -> Stmt:
         """A statement with the view of the data around it that it reads."""
@@ -198,7 +234,7 @@ class _Writer(Direct):
                 value = self.words.word_below(
                     lambda ci: BufferLoad(bits, (co, ci, *at)), w * group, inputs, False
                 )
-                return BufferStore(words, value, (co, w, *at))
+                return BufferStore(words, value, (co, *at, w) if self.words.in_tiles else (co, w, *at))
 
             stmts = [each_word(word)]
             if self.words.correction:
@@ -235,6 +271,59 @@ class _Writer(Direct):
 
     def _sum(self, total: PrimExpr, weight: PrimExpr, data: PrimExpr) -> PrimExpr:
         return self.words.add(total, data, weight)
+
+    # ------------------------------------------------------------------ tiles of the machine
+
+    def _panel(
+        self,
+        plane: Buffer,
+        batch: list[PrimExpr],
+        g: PrimExpr,
+        channel: Callable[[PrimExpr], PrimExpr],
+        base: Var,
+    ) -> Stmt:
+        if not self.words.in_tiles:
+            return super()._panel(plane, batch, g, channel, base)
+        zero = spread(const(0, self.dtype), self.lanes)
+
+        def whole(sums: Buffer) -> Stmt:
+            cleared = loop("p", self.height, lambda p: loop(
+                "v", self.vectors, lambda v: vector_store(sums, (p, v * self.lanes), zero)))  # fmt: skip
+            added = self._tap_products(plane, batch, channel(const(0, "int64")), base, sums, [])
+            return block([cleared, added, self._results(sums, batch, channel, base)])
+
+        return scratch("results", (self.height, self.width), self.dtype, whole)
+
+    def _tap_products(
+        self, plane: Buffer, batch: list[PrimExpr], channel: PrimExpr, base: Var, sums: Buffer, taps: list[PrimExpr]
+    ) -> Stmt:  # fmt: skip
+        """Add the products of all taps: weights by words, times words by places of the plane."""
+        axes = self.windows.axes
+        if len(taps) < len(axes):
+            if axes[len(taps)].taps == 1:
+                return self._tap_products(plane, batch, channel, base, sums, [*taps, const(0, "int64")])
+            return loop(f"k{len(taps)}", axes[len(taps)].taps, lambda k: self._tap_products(
+                plane, batch, channel, base, sums, [*taps, k]))  # fmt: skip
+        assert self.weights is not None
+        row = self.inputs
+        for axis in axes:
+            row = row * axis.taps
+        zero, weights = const(0, "int64"), self.weights
+        steps = simplify(floordiv(self.inputs, TILE_WORDS))
+
+        def product(at: Var) -> Stmt:
+            return block(
+                Evaluate(tile_dot(
+                    self.words.kind,
+                    (address_of(BufferLoad(sums, (zero, const(start, "int64")))), self.width),
+                    (address_of(BufferLoad(weights, (channel, *taps, zero))), simplify(row)),
+                    (address_of(BufferLoad(plane, (*batch, zero, at + start))), self.planes.size),
+                    self.height, min(TILE_ROWS, self.width - start), steps,
+                ))
+                for start in range(0, self.width, TILE_ROWS)
+            )  # fmt: skip
+
+        return let("at", simplify(self.planes.tap(taps) + base), product)
 
 
 __all__ = ["DotConvolution", "TapWords"]

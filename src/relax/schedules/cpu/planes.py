@@ -117,7 +117,7 @@ class Planes:
             pixels = pixels * distance + a.size - 1
         self.pixels = sizes.named("pixels", maximum(pixels + 1, const(0, "int64")))
         """The places from the first pixel to the last."""
-        self.height, self.vectors = _tile(windows.channels, self.pixels, tile)
+        self.height, self.vectors = self._shape(tile)
         self.width = self.vectors * self.lanes
         """The elements of a panel."""
         area = self.line
@@ -132,6 +132,10 @@ class Planes:
         self.count = count
         """The number of phases."""
         self.size = sizes.named("plane", self.area * count + self.width)
+
+    def _shape(self, tile: Tile) -> tuple[int, int]:
+        """The rows and vectors of the register tile."""
+        return _tile(self.windows.channels, self.pixels, tile)
 
     def tap(self, taps: Sequence[PrimExpr]) -> PrimExpr:
         """The distance of the elements that a tap meets from those of the first."""
