@@ -11,6 +11,7 @@ A dot product adds to each 32-bit lane the products of the narrow numbers in the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -162,26 +163,41 @@ def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def tile_dot(
-    kind: str,
-    sums: tuple[ExprLike, ExprLike],
-    left: tuple[ExprLike, ExprLike],
-    right: tuple[ExprLike, ExprLike],
-    rows: ExprLike,
-    columns: ExprLike,
-    steps: ExprLike,
-) -> Call:
+    kind: str, sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
+    right_distance: ExprLike, rows: ExprLike, columns: ExprLike, steps: ExprLike,
+) -> Call:  # fmt: skip
     """Add the product of two matrices of words to a matrix of sums; `kind` is one of `TILES`.
 
     Each matrix is the address of its first element (``T.address_of``), and the distance of its rows in words. There are
     1 to 32 rows and columns; each row of the left matrix has 16 words a step, and the right matrix as many rows.
     """
-    parts: list[PrimExpr] = []
-    for address, distance in (sums, left, right):
-        parts += [convert(address), convert(distance).astype("int64")]
-    parts += [convert(size).astype("int64") for size in (rows, columns, steps)]
-    if any(not parts[i].dtype.is_handle for i in (0, 2, 4)):
+    addresses = [convert(matrix) for matrix in (sums, left, right)]
+    if not all(address.dtype.is_handle for address in addresses):
         raise TypeError(f"tile_dot_{kind}: expected addresses of the matrices")
+    distances = (sums_distance, left_distance, right_distance)
+    parts: list[PrimExpr] = []
+    for address, distance in zip(addresses, distances, strict=True):
+        parts += [address, convert(distance).astype("int64")]
+    parts += [convert(size).astype("int64") for size in (rows, columns, steps)]
     return Call("", f"tir.tile_dot_{kind}", tuple(parts))
+
+
+def _tile_dot(kind: str) -> Callable[..., Call]:
+    """The builder of one kind of products of tiles, for the namespace ``T``."""
+
+    def build(
+        sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
+        right_distance: ExprLike, rows: ExprLike, columns: ExprLike, steps: ExprLike,
+    ) -> Call:  # fmt: skip
+        return tile_dot(
+            kind, sums, sums_distance, left, left_distance, right, right_distance, rows, columns, steps
+        )
+
+    build.__name__ = build.__qualname__ = f"tile_dot_{kind}"
+    build.__doc__ = (
+        f"Add a product of tiles: numbers of {TILES[kind].left} on the left, of {TILES[kind].right} on the right."
+    )
+    return build
 
 
 def tile_dot_value(
@@ -266,7 +282,7 @@ MEMBERS: Final = {
     for name in (
         "fma", "prefetch", *(f"dot_{kind}" for kind in DOTS), *(f"vector_reduce_{kind}" for kind in REDUCTIONS),
     )
-}  # fmt: skip
+} | {f"tile_dot_{kind}": _tile_dot(kind) for kind in TILES}  # fmt: skip
 """The builders by name, for the namespace ``T``."""
 
 __all__ = [

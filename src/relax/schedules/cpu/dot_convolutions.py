@@ -315,9 +315,9 @@ class _Writer(Direct):
             return block(
                 Evaluate(tile_dot(
                     self.words.kind,
-                    (address_of(BufferLoad(sums, (zero, const(start, "int64")))), self.width),
-                    (address_of(BufferLoad(weights, (channel, *taps, zero))), simplify(row)),
-                    (address_of(BufferLoad(plane, (*batch, zero, at + start))), self.planes.size),
+                    address_of(BufferLoad(sums, (zero, const(start, "int64")))), self.width,
+                    address_of(BufferLoad(weights, (channel, *taps, zero))), simplify(row),
+                    address_of(BufferLoad(plane, (*batch, zero, at + start))), self.planes.size,
                     self.height, min(TILE_ROWS, self.width - start), steps,
                 ))
                 for start in range(0, self.width, TILE_ROWS)

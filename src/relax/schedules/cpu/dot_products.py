@@ -476,8 +476,8 @@ class _Writer:
         def sums(buffer: Buffer) -> Stmt:
             def multiplied(start: int) -> Stmt:
                 return Evaluate(tile_dot(
-                    words.kind, (_address(buffer, 0, start), width), (_address(bits, 0, 0), distance),
-                    (_address(view, 0, start), width), count, min(TILE_ROWS, width - start), steps,
+                    words.kind, _address(buffer, 0, start), width, _address(bits, 0, 0), distance,
+                    _address(view, 0, start), width, count, min(TILE_ROWS, width - start), steps,
                 ))  # fmt: skip
 
             cleared = loop("r", count, lambda r: self._each_vector(

@@ -497,6 +497,18 @@ def cosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
 def div(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
 
+def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
+    """Sums of float32 plus products of two numbers of bfloat16 in a word."""
+
+def dot_s16s16(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
+    """Sums of int32 plus products of two numbers of int16 in a word."""
+
+def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
+    """Sums of int32 plus products of four bytes with a sign in a word."""
+
+def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
+    """Sums of int32 plus products of four bytes in a word: those of `a` without a sign, those of `b` with one."""
+
 def erf(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The error function."""
 
@@ -694,6 +706,81 @@ def tanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
 
 def target(config: Any, host: Any = None) -> Any:
     """The target of a function, for its attributes: the text or table that describes it."""
+
+def tile_dot_bf16(
+    sums: ExprLike,
+    sums_distance: ExprLike,
+    left: ExprLike,
+    left_distance: ExprLike,
+    right: ExprLike,
+    right_distance: ExprLike,
+    rows: ExprLike,
+    columns: ExprLike,
+    steps: ExprLike,
+    *,
+    dtype: Any = None,
+) -> Call:
+    """Add a product of tiles: numbers of bfloat16 on the left, of bfloat16 on the right."""
+
+def tile_dot_s8s8(
+    sums: ExprLike,
+    sums_distance: ExprLike,
+    left: ExprLike,
+    left_distance: ExprLike,
+    right: ExprLike,
+    right_distance: ExprLike,
+    rows: ExprLike,
+    columns: ExprLike,
+    steps: ExprLike,
+    *,
+    dtype: Any = None,
+) -> Call:
+    """Add a product of tiles: numbers of int8 on the left, of int8 on the right."""
+
+def tile_dot_s8u8(
+    sums: ExprLike,
+    sums_distance: ExprLike,
+    left: ExprLike,
+    left_distance: ExprLike,
+    right: ExprLike,
+    right_distance: ExprLike,
+    rows: ExprLike,
+    columns: ExprLike,
+    steps: ExprLike,
+    *,
+    dtype: Any = None,
+) -> Call:
+    """Add a product of tiles: numbers of int8 on the left, of uint8 on the right."""
+
+def tile_dot_u8s8(
+    sums: ExprLike,
+    sums_distance: ExprLike,
+    left: ExprLike,
+    left_distance: ExprLike,
+    right: ExprLike,
+    right_distance: ExprLike,
+    rows: ExprLike,
+    columns: ExprLike,
+    steps: ExprLike,
+    *,
+    dtype: Any = None,
+) -> Call:
+    """Add a product of tiles: numbers of uint8 on the left, of int8 on the right."""
+
+def tile_dot_u8u8(
+    sums: ExprLike,
+    sums_distance: ExprLike,
+    left: ExprLike,
+    left_distance: ExprLike,
+    right: ExprLike,
+    right_distance: ExprLike,
+    rows: ExprLike,
+    columns: ExprLike,
+    steps: ExprLike,
+    *,
+    dtype: Any = None,
+) -> Call:
+    """Add a product of tiles: numbers of uint8 on the left, of uint8 on the right."""
 
 def trunc(x: Any, *, dtype: Any = None) -> PrimExpr:
     """x without its fraction. An integer is returned as it is."""
