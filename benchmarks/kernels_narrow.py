@@ -33,7 +33,8 @@ DTYPES = {
 }
 """The dtypes of the operands and of the sums."""
 SHAPES = (
-    (512, 512, 512), (1, 4096, 4096), (1, 768, 768), (16, 768, 768), (128, 768, 768), (128, 3072, 768), (128, 768, 3072),
+    (512, 512, 512), (1, 4096, 4096), (1, 768, 768), (16, 768, 768), (128, 768, 768), (128, 3072, 768),
+    (128, 768, 3072),
 )  # fmt: skip
 
 
@@ -90,7 +91,11 @@ def bfloat16_in_openvino(m: int, n: int, k: int, threads: int) -> Run | None:
     a = ops.parameter([m, k], np.float32)
     weights = ops.constant(numbers((k, n), "float32"))
     model = any_openvino.Model([ops.matmul(a, weights, False, False)], [a])
-    options = {"INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    options = {
+        "INFERENCE_PRECISION_HINT": "bf16",
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
     request = any_openvino.compile_model(model, "CPU", options).create_infer_request()
     request.set_input_tensor(any_openvino.Tensor(numbers((m, k), "float32")))
     return request.infer

@@ -48,7 +48,9 @@ def expected_of(x, w, stride, pad, dilation, groups):
     return result
 
 
-def check(rule, target, ci, co, size, kernel, left, right, known=False, native=True, symbolic=False, **options):
+def check(
+    rule, target, ci, co, size, kernel, left, right, known=False, native=True, symbolic=False, **options
+):
     """The rule's function computes the convolution: compiled for this machine, or in the interpreter."""
     shape = [te.var(name, "int64") for name in "hw"] if symbolic else size
     func, sums = convolution(ci, co, shape, kernel, left, right, **options)
@@ -83,7 +85,19 @@ def test_bytes(left, right, known):
 
 @pytest.mark.parametrize("target", [VNNI, f"{X86} -mcpu=x86-64-v3"])
 def test_machines(target):
-    check(DotConvolution(), resolve(target), 6, 5, (6, 6), (3, 3), "int8", "int8", known=True, native=False, pad=1)
+    check(
+        DotConvolution(),
+        resolve(target),
+        6,
+        5,
+        (6, 6),
+        (3, 3),
+        "int8",
+        "int8",
+        known=True,
+        native=False,
+        pad=1,
+    )
 
 
 def test_bfloat16():

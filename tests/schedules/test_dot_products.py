@@ -49,7 +49,18 @@ def numbers(shape, dtype, seed=0):
 
 
 def check(
-    func, target, m, k, n, left, right, batch=(), turned_left=False, turned_right=False, known=False, native=False
+    func,
+    target,
+    m,
+    k,
+    n,
+    left,
+    right,
+    batch=(),
+    turned_left=False,
+    turned_right=False,
+    known=False,
+    native=False,
 ):
     """The rule's function computes the product: in the interpreter, or compiled for this machine."""
     a, b = numbers((*batch, m, k), left), numbers((*batch, k, n), right, 1)
@@ -167,7 +178,8 @@ def test_kinds_of_dot_products():
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "name"), [("bfloat16", "bfloat16", "pairs of int16"), ("float16", "float16", "vpdpbusd")]
+    ("left", "right", "name"),
+    [("bfloat16", "bfloat16", "pairs of int16"), ("float16", "float16", "vpdpbusd")],
 )
 def test_refused(left, right, name):
     func = product(16, 64, 64, left, right) if left == "bfloat16" else _halves()

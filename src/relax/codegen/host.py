@@ -16,8 +16,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from ..target import Caches, Machine, Target
 from ..runtime.cpu_features import grants_tiles
+from ..target import Caches, Machine, Target
 from . import worker
 
 

@@ -1,8 +1,8 @@
 """Products of tiles (`T.tile_dot_bf16` and the like) by the tile registers of x86-64 (AMX).
 
-A function of the module does the work: up to four tiles of 16 x 16 sums are loaded, then in each step up to two tiles of
-each operand, and stored at the end. Numbers of rows and columns are part of the configuration of the registers, which
-is written anew in each call; which tiles there are is one of four ways through the function.
+A function of the module does the work: up to four tiles of 16 x 16 sums are loaded, then in each step up to two tiles
+of each operand, and stored at the end. Numbers of rows and columns are part of the configuration of the registers,
+which is written anew in each call; which tiles there are is one of four ways through the function.
 
     tiles 0 1    sums, by halves of rows and columns        4 5    halves of the rows on the left
           2 3                                               6 7    halves of the columns on the right
@@ -61,7 +61,9 @@ def _function(module: ModuleBuilder, kind: str) -> Operand:
 def _text(name: str, instruction: str) -> str:
     """The function's LLVM text."""
     parameters = ", ".join(f"ptr %{pointer}, i64 %{pointer}_words" for pointer in _POINTERS)
-    lines = [f'define internal void @"{name}"({parameters}, i64 %rows, i64 %columns, i64 %steps) noinline nounwind {{']
+    lines = [
+        f'define internal void @"{name}"({parameters}, i64 %rows, i64 %columns, i64 %steps) noinline nounwind {{'
+    ]
     lines += ["entry:", "  %config = alloca [64 x i8], align 64"]
     lines += ["  store [64 x i8] zeroinitializer, ptr %config, align 64", "  store i8 1, ptr %config"]
     for size in ("rows", "columns"):
@@ -83,12 +85,17 @@ def _text(name: str, instruction: str) -> str:
         ("%rows_0", "64"), ("%rows_1", "%bytes_left_1"), ("16", "%bytes_0"), ("%rows_right_1", "%bytes_1"),
     ]  # fmt: skip
     for tile, (rows, width) in enumerate(shapes):
-        lines += _stored(f"rows{tile}", rows, "i8", 48 + tile) + _stored(f"width{tile}", width, "i16", 16 + 2 * tile)
+        lines += _stored(f"rows{tile}", rows, "i8", 48 + tile) + _stored(
+            f"width{tile}", width, "i16", 16 + 2 * tile
+        )
     lines.append("  call void @llvm.x86.ldtilecfg(ptr %config)")
     for pointer in _POINTERS:
         lines.append(f"  %{pointer}_distance = shl i64 %{pointer}_words, 2")
     for pointer in ("sums", "left"):
-        lines += [f"  %{pointer}_half = shl i64 %{pointer}_words, 6", _moved(f"{pointer}_1", pointer, f"%{pointer}_half")]
+        lines += [
+            f"  %{pointer}_half = shl i64 %{pointer}_words, 6",
+            _moved(f"{pointer}_1", pointer, f"%{pointer}_half"),
+        ]
     lines += ["  %right_step = shl i64 %right_words, 6"]
     lines += [_moved("sums_01", "sums", "64"), _moved("sums_11", "sums_1", "64")]
     lines += ["  br i1 %has_rows_1, label %tall, label %low"]
@@ -126,7 +133,8 @@ def _way(label: str, tall: int, wide: int, instruction: str) -> list[str]:
 
     def moves(name: str) -> list[str]:
         return [
-            f"  call void @llvm.x86.{name}(i8 {2 * r + c}, ptr %{places[r, c]}, i64 %sums_distance)" for r, c in tiles
+            f"  call void @llvm.x86.{name}(i8 {2 * r + c}, ptr %{places[r, c]}, i64 %sums_distance)"
+            for r, c in tiles
         ]
 
     def operand(tile: int, pointer: str, distance: str) -> str:
@@ -148,7 +156,9 @@ def _way(label: str, tall: int, wide: int, instruction: str) -> list[str]:
         lines += [_moved(f"{a}.1", a, "%left_half"), operand(5, f"{a}.1", "left_distance")]
     if wide:
         lines += [_moved(f"{b}.1", b, "64"), operand(7, f"{b}.1", "right_distance")]
-    lines += [f"  call void @llvm.x86.{instruction}(i8 {2 * r + c}, i8 {4 + r}, i8 {6 + c})" for r, c in tiles]
+    lines += [
+        f"  call void @llvm.x86.{instruction}(i8 {2 * r + c}, i8 {4 + r}, i8 {6 + c})" for r, c in tiles
+    ]
     lines += [_moved(f"{a}.next", a, "64"), _moved(f"{b}.next", b, "%right_step")]
     lines += [f"  %{k}.next = add i64 %{k}, 1", f"  br label %{label}.head", f"{label}.end:"]
     return [*lines, *moves("tilestored64"), "  br label %done"]

@@ -77,9 +77,7 @@ register_op("tir.fma", effect="pure", total=True, exact=True, numpy=None)
 for _name in REDUCTIONS:
     register_op(f"tir.vector_reduce_{_name}", effect="pure", total=True, exact=True, numpy=None)
 for _name, _dot in DOTS.items():
-    register_op(
-        f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=partial(_dot_value, _dot)
-    )
+    register_op(f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=partial(_dot_value, _dot))
 for _name in TILES:
     register_op(f"tir.tile_dot_{_name}", effect="opaque", total=True, numpy=None)
 register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
@@ -136,7 +134,10 @@ def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
     sums = DOTS[kind].sums
     types = [part.dtype for part in lanes]
     expected = (sums, "int32", "int32")
-    if any(t.element_of != e for t, e in zip(types, expected, strict=True)) or len({t.lanes for t in types}) > 1:
+    if (
+        any(t.element_of != e for t, e in zip(types, expected, strict=True))
+        or len({t.lanes for t in types}) > 1
+    ):
         found = ", ".join(str(t) for t in types)
         raise TypeError(f"dot_{kind}: expected {sums}, int32 and int32 of as many lanes, found {found}")
     return Call(types[0], f"tir.dot_{kind}", lanes)
@@ -194,9 +195,7 @@ def _tile_dot(kind: str) -> Callable[..., Call]:
         )
 
     build.__name__ = build.__qualname__ = f"tile_dot_{kind}"
-    build.__doc__ = (
-        f"Add a product of tiles: numbers of {TILES[kind].left} on the left, of {TILES[kind].right} on the right."
-    )
+    build.__doc__ = f"Add a product of tiles of {TILES[kind].left} and of {TILES[kind].right}."
     return build
 
 
@@ -286,6 +285,27 @@ MEMBERS: Final = {
 """The builders by name, for the namespace ``T``."""
 
 __all__ = [
-    "DOTS", "MEMBERS", "REDUCTIONS", "TILES", "TILE_ROWS", "TILE_WORDS", "Dot", "dot", "dot_bf16", "dot_s16s16", "dot_s8s8", "dot_u8s8", "fma", "fused", "prefetch", "tile_dot", "tile_dot_value", "vector_reduce_add", "vector_reduce_and", "vector_reduce_max",
-    "vector_reduce_min", "vector_reduce_mul", "vector_reduce_or",
+    "DOTS",
+    "MEMBERS",
+    "REDUCTIONS",
+    "TILES",
+    "TILE_ROWS",
+    "TILE_WORDS",
+    "Dot",
+    "dot",
+    "dot_bf16",
+    "dot_s8s8",
+    "dot_s16s16",
+    "dot_u8s8",
+    "fma",
+    "fused",
+    "prefetch",
+    "tile_dot",
+    "tile_dot_value",
+    "vector_reduce_add",
+    "vector_reduce_and",
+    "vector_reduce_max",
+    "vector_reduce_min",
+    "vector_reduce_mul",
+    "vector_reduce_or",
 ]  # fmt: skip

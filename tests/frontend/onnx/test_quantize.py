@@ -71,7 +71,7 @@ def test_products_with_known_weights_read_bytes(agrees, imported):
       z = MatMulInteger (a, w, p, bz) }"""
     agrees(text, *((small("uint8", m, 4), small("uint8", m)) for m in (1, 5)))
     script = imported(text).script()
-    assert script.count('R.matmul(') == 2
+    assert script.count("R.matmul(") == 2
     assert 'R.astype(a, dtype="int32")' not in script
 
 

@@ -160,7 +160,9 @@ class Direct:
                 def add(p: PrimExpr, c: PrimExpr) -> Stmt:
                     left = spread(self._weight(channel(p), ci, taps), self.lanes)
                     right = vector_load(data, (*outer, first + c), self.lanes)
-                    return vector_store(acc, (p, c), self._sum(vector_load(acc, (p, c), self.lanes), left, right))
+                    return vector_store(
+                        acc, (p, c), self._sum(vector_load(acc, (p, c), self.lanes), left, right)
+                    )
 
                 return self._each(add)
 

@@ -3,7 +3,7 @@
     for n, co, h, w, ci, i, j in T.grid(…):         P[n, w, :] = words of channels 4 * w … 4 * w + 3 of the padded image
         with T.block("conv"):                       U[co, w, i, j] = words of W[co, 4 * w … 4 * w + 3, i, j]
             with T.init(): C[n, co, h, w] = 0       …                                                   as in `direct`
-            C[n, co, h, w] += W[…] * X[…]               acc[p, :] = T.dot_u8s8(acc[p, :], P[n, w, at + :], U[co + p, w, i, j])
+            C[n, co, h, w] += W[…] * X[…]               acc[p, :] = T.dot_u8s8(acc[p, :], P[n, w, at + :], U[co + p, …])
 
 The loops are those of `direct`; a word stands where an element stands there. Words of weights that are known are made
 while compiling. Where the first bits of the data are flipped, so are those of the padding.
@@ -160,7 +160,9 @@ class _WordPlanes(Planes):
         def number(channel: PrimExpr) -> PrimExpr:
             return self._elements(self.bits, [*batch, channel, *outer[place + 1 :]], start, axis)
 
-        return self.words.word([self._below(word * self.words.group + g, number) for g in range(self.words.group)], True)
+        return self.words.word(
+            [self._below(word * self.words.group + g, number) for g in range(self.words.group)], True
+        )
 
     def _shape(self, tile: Tile) -> tuple[int, int]:
         outputs = self.windows.channels
@@ -246,7 +248,9 @@ class _Writer(Direct):
             total = BufferLoad(sums, (zero,))
 
             def add(w: Var, at: list[PrimExpr]) -> Stmt:
-                return BufferStore(sums, self.words.corrected(BufferLoad(words, (co, w, *at)), total), (zero,))
+                return BufferStore(
+                    sums, self.words.corrected(BufferLoad(words, (co, w, *at)), total), (zero,)
+                )
 
             corrected = total * self.words.scale_of_correction()
             place = (co, self.inputs, *(zero for _ in taps))

@@ -45,7 +45,6 @@ from ..build import int64
 from ..contraction import plain, sum_of_products
 from .operands import is_large_float_sum, size_of
 
-
 Accepts: TypeAlias = Callable[[BufferStore, PrimExpr, Sequence[BufferLoad], Block], bool]
 """A condition on sums: the store, the value they begin with, and the factors of the products, in a block."""
 

@@ -41,7 +41,7 @@ class Words:
     correction: int = 0
     """What times the sum of the numbers on the right is to be added to each sum: 0, 128 or -128."""
     in_tiles: bool = False
-    """True if tiles are multiplied (`T.tile_dot_bf16`): the words of a row are then filled up to those of whole steps."""
+    """True if tiles are multiplied (`T.tile_dot_bf16`): the words of a row are filled up to whole steps."""
 
     @property
     def dot(self) -> Dot:
@@ -161,8 +161,8 @@ def words_for(
 ) -> Words | None:
     """The words for products of numbers of two dtypes, added up in a third; None if there are none.
 
-    With `in_tiles`, those of tiles, if the machine has such instructions for the dtypes. Machines that multiply tiles of
-    bfloat16 are slower at its dot products than at products of float32, and get no others.
+    With `in_tiles`, those of tiles, if the machine has such instructions for the dtypes. Machines that multiply
+    tiles of bfloat16 are slower at its dot products than at products of float32, and get no others.
     """
     dots, tiles = target.machine.dot_products, target.machine.tiles
     if (left, right, sums) == ("bfloat16", "bfloat16", "float32"):
