@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -65,8 +65,8 @@ TILE_WORDS: Final = 16
 def _dot_value(dot: Dot, total: Any, a: Any, b: Any) -> Any:
     """The total plus the products of the numbers in two words; exact, so that it is rounded once."""
     wide = np.float64 if dot.sums == "float32" else np.int64
-    numbers = [
-        np.reshape(word, (1,)).view(DataType(dtype).numpy()).astype(wide)
+    numbers: list[Any] = [
+        cast("Any", np.reshape(word, (1,))).view(DataType(dtype).numpy()).astype(wide)
         for word, dtype in ((a, dot.left), (b, dot.right))
     ]
     with np.errstate(all="ignore"):
@@ -213,8 +213,13 @@ def tile_dot_value(
 
     a = [numbers(left, r * left_distance, words, dot_.left) for r in range(rows)]
     b = [numbers(right, w * right_distance, columns, dot_.right) for w in range(words)]
-    matrix = np.reshape(np.array(b), (words, columns, dot_.group)).transpose(0, 2, 1).reshape(-1, columns)
-    product = np.reshape(np.array(a), (rows, -1)) @ matrix
+    matrix: Any = (
+        cast("Any", np)
+        .reshape(np.array(b), (words, columns, dot_.group))
+        .transpose(0, 2, 1)
+        .reshape(-1, columns)
+    )
+    product: Any = cast("Any", np).reshape(np.array(a), (rows, -1)) @ matrix
     for r in range(rows):
         line = sums[r * distance : r * distance + columns]
         line[:] = (line.astype(wide) + product[r]).astype(line.dtype)

@@ -356,8 +356,9 @@ class ExpressionCompiler:
 
         def run(env: Env) -> Any:
             whole = value(env)
-            numbers = whole if isinstance(whole, list) else [whole]
-            result = array_of(numbers, source).view(target.numpy()).tolist()
+            numbers: list[Any] = whole if isinstance(whole, list) else [whole]
+            bits: Any = array_of(numbers, source)
+            result = bits.view(target.numpy()).tolist()
             return result if lanes > 1 else result[0]
 
         return run

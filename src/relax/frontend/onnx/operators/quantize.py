@@ -163,9 +163,11 @@ def _narrow_weights(g: Emitter, w: Tensor, zero_point: Tensor | None, axis: int)
     numbers = np.asarray(g.array(w, "weights")).astype(np.int32)
     if zero_point is not None:
         zeros = np.asarray(g.array(zero_point, "zero point")).astype(np.int32)
+        if zeros.ndim > 1 or zeros.size not in (1, numbers.shape[axis]):
+            return None
         spread = [1] * numbers.ndim
         spread[axis] = zeros.size
-        numbers = numbers - (zeros.reshape(spread) if zeros.ndim <= 1 else zeros)
+        numbers = numbers - np.reshape(zeros, spread)
     if not numbers.size or numbers.min() < -128 or numbers.max() > 127:
         return None
     return _Weights(numbers.astype(np.int8))
@@ -223,7 +225,8 @@ def conv_integer(
         total = function(g.emit(data), weight, padding=padding, groups=group, out_dtype="int32", **attributes)
         if not point:
             return total
-        sums = weights.sums(tuple(range(1, weights.numbers.ndim))).reshape(1, -1, *[1] * (g.ndim(x) - 2))
+        sums = weights.sums(tuple(range(1, weights.numbers.ndim)))
+        sums = np.reshape(sums, (1, -1, *[1] * (g.ndim(x) - 2)))
         return op.subtract(g.emit(total), g.const(sums * np.int32(point)))
     data, weight = g.emit(_centred(g, x, x_zero_point)), g.emit(_centred(g, w, w_zero_point, 0))
     return conv(
