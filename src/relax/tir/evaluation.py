@@ -356,8 +356,7 @@ class ExpressionCompiler:
 
         def run(env: Env) -> Any:
             whole = value(env)
-            numbers: list[Any] = whole if isinstance(whole, list) else [whole]
-            bits: Any = array_of(numbers, source)
+            bits: Any = array_of(whole, source).reshape(-1)
             result = bits.view(target.numpy()).tolist()
             return result if lanes > 1 else result[0]
 

@@ -6,6 +6,7 @@ panels of the right operand   B4[panel][w, j] = B[4 * w : 4 * w + 4, start + j],
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -89,6 +90,10 @@ class WordOperands:
         return (
             fills and same and isinstance(self.operands.depth, IntImm) and left.indices[-1] is self.operands.k
         )
+
+    @abstractmethod
+    def _tasks(self) -> Stmt:
+        """The loops over the words of both operands."""
 
     # ------------------------------------------------------------------ words
 

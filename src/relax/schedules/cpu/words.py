@@ -142,7 +142,7 @@ class Words:
         filled = np.zeros((*outer, count * self.group, columns), held)
         filled[..., :depth, :] = numbers
         grouped = np.moveaxis(np.reshape(filled, (*outer, count, self.group, columns)), -2, -1)
-        words = cast("Array", np.ascontiguousarray(grouped).view(np.dtype(np.int32)))[..., 0]
+        words = cast("Any", np.ascontiguousarray(grouped)).view(np.int32)[..., 0]
         if not self.correction:
             return words
         sums = filled.astype(np.int64).sum(axis=-2, keepdims=True) * self.correction
