@@ -65,7 +65,7 @@ def test_products_with_known_weights_read_bytes(agrees, imported):
     """Zero points are taken out of the sums; weights without theirs are int8."""
     text = """
     agraph (uint8[M, 4] a, uint8 az) => (int32[M, 3] y, int32[M, 3] z)
-    <uint8[4, 3] w = {130, 2, 255, 128, 7, 140, 90, 128, 129, 200, 66, 1}, uint8[3] bz = {128, 100, 130},
+    <uint8[4, 3] w = {130, 2, 255, 128, 7, 140, 90, 128, 129, 200, 66, 3}, uint8[3] bz = {128, 100, 130},
      uint8 p = {9}> {
       y = MatMulInteger (a, w, az, bz)
       z = MatMulInteger (a, w, p, bz) }"""
