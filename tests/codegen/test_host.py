@@ -68,6 +68,12 @@ def test_dot_products_and_registers(options, dots, registers):
     assert (machine.dot_products, machine.vector_registers) == (dots, registers)
 
 
+def test_tiles_are_those_of_features_that_are_named():
+    assert resolve(f"{X86} -mcpu=sapphirerapids").machine.tiles == frozenset()
+    assert resolve(f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8").machine.tiles == {"int8"}
+    assert resolve(f"{X86} -mcpu=arrowlake-s").machine.dot_products == {"u8s8"}  # converts bfloat16, no more
+
+
 def test_options_describe_what_cannot_be_asked():
     machine = resolve(f"{X86} -l1-cache=49152 -l2-cache=2097152 -num-cores=3").machine
     assert (machine.caches.l1, machine.caches.l2, machine.caches.l3, machine.cores) == (49152, 2097152, 0, 3)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 
 from relax import codegen, tir
 from relax.ir import DataType
 from relax.prim import evaluate, intrin
+from relax.script import from_source
+from relax.script import tir as T
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float32", "float64"]
@@ -183,3 +187,22 @@ def test_vectors(kernels):
     np.testing.assert_allclose(y[8:16], np.exp(x[8:24:2]), rtol=1e-6)
     np.testing.assert_array_equal(y[16:28:3], 2)
     np.testing.assert_array_equal(y[32:36], np.where(x[:4] < 0.5, [5, 7, 9, 11], -1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_vectors_of_floats_saturate_as_scalars_do(dtype, target):
+    bounds = [127, 255, 32767, 65535, 2147483647, 4294967295, -128, -32768, -2147483648, 0]
+    steps = [b + d for b in bounds for d in (-1.5, -0.5, 0, 0.5, 1, 1.5)] + [1e30, -1e30, np.inf, np.nan]
+    values = np.array(steps, dtype)
+    text = f"""
+    @T.prim_func
+    def f(A: T.Buffer((64,), "{dtype}"), B: T.Buffer((64,), "{target}")):
+        for i in T.vectorized(64):
+            B[i] = T.Cast("{target}", A[i])
+    """
+    func = from_source(textwrap.dedent(text), {"T": T})
+    expected, found = np.zeros((2, 64), target)
+    tir.interpret(func, values, expected)
+    codegen.build_module({"main": func})["main"](values, found)
+    np.testing.assert_array_equal(found, expected)

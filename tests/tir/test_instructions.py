@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,8 +14,8 @@ from relax import codegen, tir
 from relax.codegen import worker
 from relax.codegen.module import kernel_texts
 from relax.codegen.object import machine_of
-from relax.ir import IRModule, assert_structural_equal
-from relax.prim.instructions import fma, fused, prefetch, vector_reduce_add, vector_reduce_or
+from relax.ir import DiagnosticError, IRModule, assert_structural_equal
+from relax.prim.instructions import dot_u8s8, fma, fused, prefetch, vector_reduce_add, vector_reduce_or
 from relax.script import from_source
 from relax.script import tir as T
 from relax.tir import interpret
@@ -304,3 +306,74 @@ def test_shuffles_that_are_refused():
         tir.Shuffle([a[0:4:1]], [4])
     with pytest.raises(TypeError, match="Shuffle: the indices are constant integers"):
         tir.Shuffle([a[0:4:1]], [b[0]])
+
+
+# ------------------------------------------------------------------------------------------- dot products
+
+
+@T.prim_func
+def dot_of_bytes(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), C: T.Buffer((64,), "int32")):
+    for i in range(4):
+        C[T.Ramp(i * 16, 1, 16)] = T.dot_u8s8(
+            C[T.Ramp(i * 16, 1, 16)], A[T.Ramp(i * 16, 1, 16)], B[T.Ramp(i * 16, 1, 16)]
+        )
+
+
+def test_a_dot_product_of_bytes_is_one_instruction():
+    a, b, c = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 64)).astype("int32")
+    products = a.view("uint8").astype("int64") * b.view("int8")
+    expected = (c + products.reshape(64, 4).sum(1)).astype("int32")
+    np.testing.assert_array_equal(check(dot_of_bytes, a, b, c)[2], expected)
+    text = assembly(dot_of_bytes, "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cascadelake")
+    assert "vpdpbusd" in text
+
+
+@pytest.mark.parametrize("kind", ["s8s8", "s16s16", "bf16"])
+def test_dot_products_of_other_numbers(kind):
+    dtype = {"s8s8": "int8", "s16s16": "int16", "bf16": ml_dtypes.bfloat16}[kind]
+    sums = "float32" if kind == "bf16" else "int32"
+    text = f"""
+    @T.prim_func
+    def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), C: T.Buffer((8,), "{sums}")):
+        C[T.Ramp(0, 1, 8)] = T.dot_{kind}(C[T.Ramp(0, 1, 8)], A[T.Ramp(0, 1, 8)], B[T.Ramp(0, 1, 8)])
+    """
+    func = from_source(textwrap.dedent(text), {"T": T})
+    a, b = np.random.default_rng(0).integers(-9, 9, (2, 32 // np.dtype(dtype).itemsize)).astype(dtype)
+    found = check(func, a.view("int32"), b.view("int32"), np.ones(8, sums))[2]
+    expected = 1 + (a.astype("int64") * b.astype("int64")).reshape(8, -1).sum(1)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_words_of_another_dtype_are_refused():
+    x, y = tir.Var("x", "int32x4"), tir.Var("y", "float32x4")
+    message = "dot_u8s8: expected int32, int32 and int32 of as many lanes, found float32x4, int32x4, int32x4"
+    with pytest.raises(TypeError, match=message):
+        dot_u8s8(y, x, x)
+
+
+@T.prim_func
+def tiles(A: T.Buffer((20, 32), "int32"), B: T.Buffer((32, 24), "int32"), C: T.Buffer((20, 24), "int32")):
+    T.evaluate(
+        T.tile_dot_s8u8(
+            T.address_of(C[0, 0]), 24, T.address_of(A[0, 0]), 32, T.address_of(B[0, 0]), 24, 20, 24, 2
+        )
+    )
+
+
+def test_products_of_tiles():
+    generator = np.random.default_rng(0)
+    a, b = generator.integers(-128, 128, (20, 128)).astype("int8"), generator.integers(0, 256, (128, 24))
+    words = np.ascontiguousarray(b.reshape(32, 4, 24).transpose(0, 2, 1)).astype("uint8")
+    args = a.view("int32"), words.view("int32")[..., 0], np.ones((20, 24), "int32")
+    assert_structural_equal(from_source(tiles.script(), {"T": T}), tiles)
+    expected = 1 + a.astype("int64") @ b
+    interpreted = args[2].copy()
+    interpret(tiles, args[0], args[1], interpreted)
+    np.testing.assert_array_equal(interpreted, expected)
+    if "int8" in codegen.resolve("llvm").machine.tiles:
+        codegen.build_module({"main": tiles})["main"](*args)
+        np.testing.assert_array_equal(args[2], expected)
+    text = assembly(tiles, f"{AVX512} -mattr=+amx-tile,+amx-int8")
+    assert "tdpbsud" in text
+    with pytest.raises(DiagnosticError, match=r"E5903.*the target has no products of tiles of int8"):
+        assembly(tiles)

@@ -56,6 +56,8 @@ FAMILIES = (
     "normalization",
     "movement",
     "pool",
+    "narrow matmul",
+    "narrow conv2d",
 )
 FEATURES = [f"kernel {family}" for family in FAMILIES] + ["kernel known operand", "kernel symbolic size"]
 
@@ -156,7 +158,26 @@ def _follower(writer: _Writer, value: str, channel: tuple[Any, ...] | None) -> s
     return writer.bind(forms.get(kind, f'R.multiply({value}, R.const(0.5, "float32"))'))
 
 
-def _convolution(writer: _Writer, rank: int, taps: Sequence[int], grouped: bool) -> tuple[str, Any]:
+NARROW = (
+    ("int8", "int8", "int32"),
+    ("uint8", "int8", "int32"),
+    ("uint8", "uint8", "int32"),
+    ("bfloat16", "bfloat16", "float32"),
+)
+"""Dtypes of the operands of products of narrow numbers, and of the sums."""
+
+
+def _narrowed(writer: _Writer, a: str, b: str, call: str) -> str:
+    """A call of two operands, as ``R.matmul({a}, {b}{more})``, on narrow numbers; its result is float32 again."""
+    left, right, sums = writer.chosen.choice(NARROW)
+    a, b = writer.bind(f'R.astype({a}, "{left}")'), writer.bind(f'R.astype({b}, "{right}")')
+    result = writer.bind(call.format(a=a, b=b, more=f', out_dtype="{sums}"'))
+    return writer.bind(f'R.astype({result}, "float32")')
+
+
+def _convolution(
+    writer: _Writer, rank: int, taps: Sequence[int], grouped: bool, narrow: bool = False
+) -> tuple[str, Any]:
     choose = writer.chosen.choice
     inputs, outputs = writer.size(), writer.size()
     groups = 1
@@ -186,11 +207,15 @@ def _convolution(writer: _Writer, rank: int, taps: Sequence[int], grouped: bool)
     data = writer.param([writer.open(batch), inputs, *(writer.open(s) for s in sizes)])
     weight = writer.param([outputs, inputs // groups, *kernel], known=0.6)
     name = {1: "conv1d", 2: "conv2d"}[rank]
-    value = f"R.nn.{name}({data}, {weight}, strides={stride}, padding={pad}, dilation={dilation}, groups={groups})"
-    return writer.bind(value), (1, outputs, *[1] * rank)
+    options = f"strides={stride}, padding={pad}, dilation={dilation}, groups={groups}"
+    call = f"R.nn.{name}({{a}}, {{b}}, {options}{{more}})"
+    channel = (1, outputs, *[1] * rank)
+    if narrow:
+        return _narrowed(writer, data, weight, call), channel
+    return writer.bind(call.format(a=data, b=weight, more="")), channel
 
 
-def _matmul(writer: _Writer) -> tuple[str, Any]:
+def _matmul(writer: _Writer, narrow: bool = False) -> tuple[str, Any]:
     choose = writer.chosen.choice
     m, n, k = writer.size(), writer.size(), writer.size()
     lead = [choose((1, 2, 3, 12))] if choose((True, False, False)) else []
@@ -207,7 +232,10 @@ def _matmul(writer: _Writer) -> tuple[str, Any]:
         a = writer.bind(f"R.permute_dims({a}, {_swapped(len(first))})")
     if transposed:
         b = writer.bind(f"R.permute_dims({b}, {_swapped(len(behind) + 2)})")
-    return writer.bind(f"R.matmul({a}, {b})"), (n_,) if isinstance(n_, int) else None
+    channel = (n_,) if isinstance(n_, int) else None
+    if narrow:
+        return _narrowed(writer, a, b, "R.matmul({a}, {b}{more})"), channel
+    return writer.bind(f"R.matmul({a}, {b})"), channel
 
 
 def _swapped(rank: int) -> list[int]:
@@ -293,4 +321,6 @@ _HEAVY = {
     "normalization": _normalization,
     "movement": _movement,
     "pool": _pool,
+    "narrow matmul": lambda w: _matmul(w, narrow=True),
+    "narrow conv2d": lambda w: _convolution(w, 2, (1, 3), w.chosen.random() < 0.3, narrow=True),
 }

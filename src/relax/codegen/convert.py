@@ -46,9 +46,27 @@ def _to_float(cx: Context, value: Val, source: DataType, target: DataType) -> Va
 
 
 def _saturate(value: Val, target: DataType) -> Val:
+    if value.lanes > 1 and target.bits <= 32:
+        return _saturate_lanes(value, target)
     kind = "fptoui" if target.is_uint else "fptosi"
     result = f"i{target.bits}"
     result_type = vector(result, value.lanes)
     name = f"llvm.{kind}.sat.{suffix(result, value.lanes)}.{suffix(value.type, value.lanes)}"
     function = value.b.module.intrinsic(name, result_type, value.full_type)
     return value.make(f"call {result_type} {function}({value.full_type} {value.ref})", result)
+
+
+def _saturate_lanes(value: Val, target: DataType) -> Val:
+    """The same for a vector, of which LLVM converts one lane after the other: clamped first, then converted."""
+    least, most = int(target.min_value), int(target.max_value)
+    digits = 53 if value.type == "double" else 24
+    # The greatest float that is not above the greatest integer: of int32 it is not the integer itself.
+    below = most >> max(most.bit_length() - digits, 0) << max(most.bit_length() - digits, 0)
+    clamped = value.lt(least).choose(float(least), value)
+    clamped = clamped.gt(below).choose(float(below), clamped)
+    clamped = value.is_nan().choose(0.0, clamped)
+    unsigned = target.is_uint and target.bits == 32
+    whole = clamped.to("i32", signed=not unsigned)
+    if below != most:
+        whole = value.gt(below).choose(whole.constant(most), whole)
+    return whole.to(f"i{target.bits}")

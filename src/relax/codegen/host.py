@@ -16,6 +16,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from ..runtime.cpu_features import grants_tiles
 from ..target import Caches, Machine, Target
 from . import worker
 
@@ -67,7 +68,8 @@ def host_cpu() -> str:
 def host_features() -> str:
     """This machine's features, those switched off by the system or a hypervisor included, as LLVM text."""
     try:
-        return str(llvm.get_host_cpu_features().flatten())
+        features = str(llvm.get_host_cpu_features().flatten())
+        return features if "+amx-" not in features or grants_tiles() else features.replace("+amx-", "-amx-")
     except RuntimeError:  # LLVM does not know how to ask on this system: the processor's name has to do
         return ""
 
@@ -148,9 +150,11 @@ define float @half(half %x) {
   %r = fpext half %x to float
   ret float %r
 }
-define <8 x bfloat> @bf16(<8 x float> %x) {
-  %r = fptrunc <8 x float> %x to <8 x bfloat>
-  ret <8 x bfloat> %r
+define void @bf16(ptr %a, ptr %b) {
+  %x = load <16 x float>, ptr %a
+  %r = fptrunc <16 x float> %x to <16 x bfloat>
+  store <16 x bfloat> %r, ptr %b
+  ret void
 }
 declare float @llvm.fmuladd.f32(float, float, float)
 declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
@@ -176,12 +180,14 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
     is_x86 = triple.startswith(("x86_64", "i386", "i686"))
     if is_x86:
         # LLVM itself prefers 256 bits on some machines that have 512: ask for what there is.
-        body = body.replace("@add(ptr %a) {", '@add(ptr %a) "prefer-vector-width"="512" {')
+        wide = ' "prefer-vector-width"="512" {'
+        body = body.replace("@add(ptr %a) {", f"@add(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
     text = assembly(body, triple, cpu, features)
     add = _body(text, "add")
     bits = next((b for b, name in ((512, "zmm"), (256, "ymm")) if f"%{name}" in add), 128)
     dots = {name for name in _DOTS if re.search(_DOT_INSTRUCTION, _body(text, name))}
-    if re.search(r"\b(vcvtneps2bf16|bfcvtn)", _body(text, "bf16")):
+    # Of x86, conversions of 512 bits to 256: AVX-NE-CONVERT, which has no dot products, converts 256.
+    if re.search(r"\bvcvtneps2bf16.*, %ymm|\bbfcvtn", _body(text, "bf16")):
         dots.add("bf16")
     return Machine(
         triple=triple,
@@ -193,7 +199,16 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
         fma=bool(re.search(r"\bv?fn?madd", _body(text, "fma"))),
         half_conversion=re.search(r"__(extendhfsf2|gnu_h2f_ieee)", _body(text, "half")) is None,
         dot_products=frozenset(dots),
+        tiles=frozenset(_tiles(features) if is_x86 else ()),
     )
+
+
+def _tiles(features: str) -> set[str]:
+    """The operands of the tile instructions that are among the features."""
+    enabled = {name[1:]: name.startswith("+") for name in features.split(",") if name}
+    if not enabled.get("amx-tile"):
+        return set()
+    return {kind for kind in ("int8", "bf16") if enabled.get(f"amx-{kind}")}
 
 
 def assembly(ir: str, triple: str, cpu: str, features: str) -> str:

@@ -17,7 +17,7 @@ from ..prim import Call, IntImm, PrimExpr, StringImm, Var
 from ..prim.instructions import REDUCTIONS
 from ..tir import BufferLoad
 from ..tir.buffer import zero_of
-from . import cell_calls, math
+from . import cell_calls, dot_products, math, tile_products
 from .builder import FunctionBuilder, vector
 from .choice import choice
 from .context import Context, Rule
@@ -375,7 +375,8 @@ _TABLE: Final[dict[str, Intrinsic]] = {
     "likely": _likely, "if_then_else": _if_then_else, "reinterpret": _reinterpret,
     "call_extern": _extern(False), "call_pure_extern": _extern(True),
     "fma": _fma, **{f"vector_reduce_{kind}": _reduce for kind in REDUCTIONS}, "prefetch": _prefetch,
-    **cell_calls.TABLE, "assume": _assume, "undef": _undef, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
+    **dot_products.TABLE, **tile_products.TABLE, **cell_calls.TABLE,
+    "assume": _assume, "undef": _undef, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
 }  # fmt: skip
 
 RULES: Final[dict[type, Rule]] = {Call: _call}

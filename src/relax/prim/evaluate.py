@@ -189,7 +189,7 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
     if expr.intrinsic == "reinterpret":
 
         def same_bits(value: Value) -> Value:
-            bits: Any = _array(value, kinds[0])
+            bits: Any = array_of(value, kinds[0])
             return bits.view(dtype.numpy()).item()
 
         return same_bits
@@ -220,7 +220,8 @@ _NOT_EVALUATED = frozenset({
 })  # fmt: skip
 
 
-def _array(value: Value, dtype: DataType) -> np.ndarray[Any, Any]:
+def array_of(value: Any, dtype: DataType) -> np.ndarray[Any, Any]:
+    """A value, or a list of them, as an array of a dtype."""
     if not dtype.is_float:
         return np.array(value, dtype.numpy())
     return convert_array(np.array(value, np.float64), dtype.numpy())

@@ -1,14 +1,21 @@
-"""Intrinsics that stand for instructions: fused multiply-add, reductions over the lanes of a vector, prefetch.
+"""Intrinsics that stand for instructions: fused multiply-add, dot products of narrow numbers, reductions over the lanes
+of a vector, prefetch.
 
 A schedule's writer uses them where the instructions matter. `fma` rounds once, on every machine. A reduction of
 numbers adds the second half of a vector to the first until one lane is left, so that its result does not depend on the
 machine either.
+
+A dot product adds to each 32-bit lane the products of the narrow numbers in the same lane of two other vectors, whose
+32-bit lanes are *words*: four bytes or two numbers of 16 bits, the first one in the lowest bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -17,9 +24,62 @@ from .expr import Call, ExprLike, PrimExpr, const, convert, match_dtypes
 
 REDUCTIONS: Final = ("add", "mul", "max", "min", "and", "or")
 
+
+@dataclass(frozen=True)
+class Dot:
+    """A kind of dot product: the dtypes of the numbers in the words of its operands, and of the sums."""
+
+    left: str
+    right: str
+    sums: str = "int32"
+
+    @property
+    def group(self) -> int:
+        """The numbers in a word."""
+        return 32 // DataType(self.left).bits
+
+
+DOTS: Final = {
+    "u8s8": Dot("uint8", "int8"),
+    "s8s8": Dot("int8", "int8"),
+    "s16s16": Dot("int16", "int16"),
+    "bf16": Dot("bfloat16", "bfloat16", "float32"),
+}
+"""The kinds of dot products: ``T.dot_u8s8`` is that of bytes without and with a sign."""
+
+
+TILES: Final = {
+    "bf16": DOTS["bf16"],
+    "u8s8": DOTS["u8s8"],
+    "s8s8": DOTS["s8s8"],
+    "u8u8": Dot("uint8", "uint8"),
+    "s8u8": Dot("int8", "uint8"),
+}
+"""The kinds of products of tiles: ``T.tile_dot_bf16``."""
+TILE_ROWS: Final = 32
+"""The most rows and columns of a product of tiles."""
+TILE_WORDS: Final = 16
+"""The words that a step of a product of tiles takes of each row."""
+
+
+def _dot_value(dot: Dot, total: Any, a: Any, b: Any) -> Any:
+    """The total plus the products of the numbers in two words; exact, so that it is rounded once."""
+    wide = np.float64 if dot.sums == "float32" else np.int64
+    numbers: list[Any] = [
+        cast("Any", np.reshape(word, (1,))).view(DataType(dtype).numpy()).astype(wide)
+        for word, dtype in ((a, dot.left), (b, dot.right))
+    ]
+    with np.errstate(all="ignore"):
+        return wide(total) + (numbers[0] * numbers[1]).sum()
+
+
 register_op("tir.fma", effect="pure", total=True, exact=True, numpy=None)
 for _name in REDUCTIONS:
     register_op(f"tir.vector_reduce_{_name}", effect="pure", total=True, exact=True, numpy=None)
+for _name, _dot in DOTS.items():
+    register_op(f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=partial(_dot_value, _dot))
+for _name in TILES:
+    register_op(f"tir.tile_dot_{_name}", effect="opaque", total=True, numpy=None)
 register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
 
 
@@ -62,6 +122,107 @@ def _nearest(value: Fraction, digits: int, least: int, most: int) -> float:
     else:
         result = float(steps * Fraction(2) ** unit)
     return -result if value < 0 else result
+
+
+def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """The total of each lane plus the products of the numbers in its words of `a` and `b`; `kind` is one of `DOTS`.
+
+    Sums of integers wrap. Those of bfloat16 are float32; instructions may round each product's sum, and take numbers
+    below the normal range for 0.
+    """
+    lanes = (convert(total), convert(a), convert(b))
+    sums = DOTS[kind].sums
+    types = [part.dtype for part in lanes]
+    expected = (sums, "int32", "int32")
+    if (
+        any(t.element_of != e for t, e in zip(types, expected, strict=True))
+        or len({t.lanes for t in types}) > 1
+    ):
+        found = ", ".join(str(t) for t in types)
+        raise TypeError(f"dot_{kind}: expected {sums}, int32 and int32 of as many lanes, found {found}")
+    return Call(types[0], f"tir.dot_{kind}", lanes)
+
+
+def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of int32 plus products of four bytes in a word: those of `a` without a sign, those of `b` with one."""
+    return dot("u8s8", total, a, b)
+
+
+def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of int32 plus products of four bytes with a sign in a word."""
+    return dot("s8s8", total, a, b)
+
+
+def dot_s16s16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of int32 plus products of two numbers of int16 in a word."""
+    return dot("s16s16", total, a, b)
+
+
+def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Sums of float32 plus products of two numbers of bfloat16 in a word."""
+    return dot("bf16", total, a, b)
+
+
+def tile_dot(
+    kind: str, sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
+    right_distance: ExprLike, rows: ExprLike, columns: ExprLike, steps: ExprLike,
+) -> Call:  # fmt: skip
+    """Add the product of two matrices of words to a matrix of sums; `kind` is one of `TILES`.
+
+    Each matrix is the address of its first element (``T.address_of``), and the distance of its rows in words. There are
+    1 to 32 rows and columns; each row of the left matrix has 16 words a step, and the right matrix as many rows.
+    """
+    addresses = [convert(matrix) for matrix in (sums, left, right)]
+    if not all(address.dtype.is_handle for address in addresses):
+        raise TypeError(f"tile_dot_{kind}: expected addresses of the matrices")
+    distances = (sums_distance, left_distance, right_distance)
+    parts: list[PrimExpr] = []
+    for address, distance in zip(addresses, distances, strict=True):
+        parts += [address, convert(distance).astype("int64")]
+    parts += [convert(size).astype("int64") for size in (rows, columns, steps)]
+    return Call("", f"tir.tile_dot_{kind}", tuple(parts))
+
+
+def _tile_dot(kind: str) -> Callable[..., Call]:
+    """The builder of one kind of products of tiles, for the namespace ``T``."""
+
+    def build(
+        sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
+        right_distance: ExprLike, rows: ExprLike, columns: ExprLike, steps: ExprLike,
+    ) -> Call:  # fmt: skip
+        return tile_dot(
+            kind, sums, sums_distance, left, left_distance, right, right_distance, rows, columns, steps
+        )
+
+    build.__name__ = build.__qualname__ = f"tile_dot_{kind}"
+    build.__doc__ = f"Add a product of tiles of {TILES[kind].left} and of {TILES[kind].right}."
+    return build
+
+
+def tile_dot_value(
+    kind: str, sums: Any, distance: int, left: Any, left_distance: int, right: Any, right_distance: int, rows: int,
+    columns: int, steps: int,
+) -> None:  # fmt: skip
+    """Do what `tile_dot` says to flat arrays that begin with the first elements."""
+    dot_, words = TILES[kind], TILE_WORDS * steps
+    wide = np.float64 if dot_.sums == "float32" else np.int64
+
+    def numbers(memory: Any, start: int, count: int, dtype: str) -> Any:
+        held = memory.view(np.uint8)[4 * start : 4 * (start + count)]
+        return held.view(DataType(dtype).numpy()).astype(wide)
+
+    a = [numbers(left, r * left_distance, words, dot_.left) for r in range(rows)]
+    b = [numbers(right, w * right_distance, columns, dot_.right) for w in range(words)]
+    matrix: Any = (
+        cast("Any", np)
+        .reshape(np.array(b), (words, columns, dot_.group))
+        .transpose(0, 2, 1)
+        .reshape(-1, columns)
+    )
+    product: Any = cast("Any", np).reshape(np.array(a), (rows, -1)) @ matrix
+    for r in range(rows):
+        line = sums[r * distance : r * distance + columns]
+        line[:] = (line.astype(wide) + product[r]).astype(line.dtype)
 
 
 def _reduction(name: str, x: ExprLike) -> PrimExpr:
@@ -121,11 +282,35 @@ def prefetch(element: Any, rw: int = 0, locality: int = 3) -> Call:
 
 
 MEMBERS: Final = {
-    name: globals()[name] for name in ("fma", "prefetch", *(f"vector_reduce_{kind}" for kind in REDUCTIONS))
-}
+    name: globals()[name]
+    for name in (
+        "fma", "prefetch", *(f"dot_{kind}" for kind in DOTS), *(f"vector_reduce_{kind}" for kind in REDUCTIONS),
+    )
+} | {f"tile_dot_{kind}": _tile_dot(kind) for kind in TILES}  # fmt: skip
 """The builders by name, for the namespace ``T``."""
 
 __all__ = [
-    "MEMBERS", "REDUCTIONS", "fma", "fused", "prefetch", "vector_reduce_add", "vector_reduce_and", "vector_reduce_max",
-    "vector_reduce_min", "vector_reduce_mul", "vector_reduce_or",
+    "DOTS",
+    "MEMBERS",
+    "REDUCTIONS",
+    "TILES",
+    "TILE_ROWS",
+    "TILE_WORDS",
+    "Dot",
+    "dot",
+    "dot_bf16",
+    "dot_s8s8",
+    "dot_s16s16",
+    "dot_u8s8",
+    "fma",
+    "fused",
+    "prefetch",
+    "tile_dot",
+    "tile_dot_value",
+    "vector_reduce_add",
+    "vector_reduce_and",
+    "vector_reduce_max",
+    "vector_reduce_min",
+    "vector_reduce_mul",
+    "vector_reduce_or",
 ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -39,6 +41,8 @@ _AARCH64_NAMES: Final = {
     "fp16fml": "asimdfhm",
     "fp-armv8": "fp",
 }
+#: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
+_REQUEST_TILES: Final = (158, 0x1023, 18)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -80,7 +84,22 @@ def missing_features(required: Iterable[str]) -> list[str]:
         return []
     names = _X86_64_NAMES if machine == X86_64 else _AARCH64_NAMES
     checked = _CHECKED[machine]
-    return [f for f in required if f in checked and names.get(f, f) not in flags]
+    return [
+        f
+        for f in required
+        if f in checked and (names.get(f, f) not in flags or (f.startswith("amx-") and not grants_tiles()))
+    ]
+
+
+@functools.cache
+def grants_tiles() -> bool:
+    """True if the system lets this process, all of its threads included, use the tile registers of x86-64 (AMX).
+
+    Linux saves these registers only for processes that ask.
+    """
+    if sys.platform != "linux" or host_machine() != X86_64:
+        return False
+    return ctypes.CDLL(None).syscall(*_REQUEST_TILES) == 0
 
 
 def machine_of_triple(triple: str) -> int:

@@ -38,5 +38,8 @@ class Machine:
     dot_products: frozenset[str] = frozenset()
     """Operands of the instructions that add products of neighbouring narrow numbers to 32-bit sums: "u8s8" (vpdpbusd,
     usdot), "s8s8", "u8u8", "bf16" (vdpbf16ps, bfdot)."""
+    tiles: frozenset[str] = frozenset()
+    """Operands of the instructions that multiply tiles of matrices: "int8" (of bytes with and without a sign), "bf16".
+    Only of features that are named, such as the host's: a system must grant their use."""
     caches: Caches = field(default_factory=Caches)
     cores: int = 1

@@ -43,6 +43,10 @@ from ..prim import (
     convert,
 )
 from ..prim.instructions import (
+    dot_bf16,
+    dot_s8s8,
+    dot_s16s16,
+    dot_u8s8,
     fma,
     prefetch,
     vector_reduce_add,
@@ -308,6 +312,10 @@ __all__ = [
     "cosh",
     "decl_buffer",
     "div",
+    "dot_bf16",
+    "dot_s8s8",
+    "dot_s16s16",
+    "dot_u8s8",
     "erf",
     "erfc",
     "exp",

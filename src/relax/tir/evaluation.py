@@ -37,7 +37,8 @@ from ..prim import (
     sub_expressions,
 )
 from ..prim.arithmetic import wrap
-from ..prim.evaluate import convert_value, intrinsic_function, scalar_function
+from ..prim.evaluate import array_of, convert_value, intrinsic_function, scalar_function
+from ..prim.instructions import tile_dot_value
 from ..prim.traits import has_effects
 from .buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
 
@@ -322,8 +323,12 @@ class ExpressionCompiler:
             raise TypeError("interpret: a PrimFunc that returns a value (T.ret) cannot be run")
         if name == "prefetch":
             return lambda env: 0
+        if name.startswith("tile_dot_"):
+            return self.tiles(expr)
         if name.startswith("vector_reduce_"):
             return self.reduction(expr)
+        if name == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
+            return self.regrouped(expr)
         return self.elementwise(expr, intrinsic_function(expr), *expr.args)
 
     def reduction(self, expr: Call) -> Value:
@@ -341,6 +346,29 @@ class ExpressionCompiler:
                 half = len(lanes) // 2
                 lanes = [combine(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
             return lanes[0]
+
+        return run
+
+    def regrouped(self, expr: Call) -> Value:
+        """The bits of all lanes as lanes of another width."""
+        value, lanes = self.expr(expr.args[0]), expr.dtype.lanes
+        source, target = (part.dtype.element_of for part in (expr.args[0], expr))
+
+        def run(env: Env) -> Any:
+            whole = value(env)
+            bits: Any = array_of(whole, source).reshape(-1)
+            result = bits.view(target.numpy()).tolist()
+            return result if lanes > 1 else result[0]
+
+        return run
+
+    def tiles(self, expr: Call) -> Value:
+        """A product of tiles, added to memory."""
+        args, kind = [self.expr(arg) for arg in expr.args], expr.intrinsic.removeprefix("tile_dot_")
+
+        def run(env: Env) -> int:
+            tile_dot_value(kind, *(arg(env) for arg in args))
+            return 0
 
         return run
 

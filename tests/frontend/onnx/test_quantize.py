@@ -59,3 +59,27 @@ def test_quantised_convolution(agrees):
       y = QLinearConv <pads = [1, 1, 1, 1]> (x, s, z, w, t, u, v, q, b) }"""
     weight, bias = small("int8", 3, 2, 3, 3), np.array([10, -20, 30], "int32")
     agrees(text, *((small("uint8", n, 2, h, w), weight, bias) for n, h, w in ((1, 3, 4), (2, 5, 3))))
+
+
+def test_products_with_known_weights_read_bytes(agrees, imported):
+    """Zero points are taken out of the sums; weights without theirs are int8."""
+    text = """
+    agraph (uint8[M, 4] a, uint8 az) => (int32[M, 3] y, int32[M, 3] z)
+    <uint8[4, 3] w = {130, 2, 255, 128, 7, 140, 90, 128, 129, 200, 66, 3}, uint8[3] bz = {128, 100, 130},
+     uint8 p = {9}> {
+      y = MatMulInteger (a, w, az, bz)
+      z = MatMulInteger (a, w, p, bz) }"""
+    agrees(text, *((small("uint8", m, 4), small("uint8")) for m in (1, 5)))
+    script = imported(text).script()
+    assert script.count("R.matmul(") == 2
+    assert 'R.astype(a, dtype="int32")' not in script
+
+
+def test_convolutions_with_known_weights_read_bytes(agrees):
+    """The data are padded with their zero point."""
+    text = """
+    agraph (uint8[N, 1, H, W] x) => (int32[N, 2, H, W] y, int32[N, 2, H, W] z)
+    <int8[2, 1, 3, 3] w = {1, -2, 3, 4, -5, 6, 7, 8, 9, -128, 127, 3, 4, 5, 6, 7, 8, 9}, uint8 p = {120}> {
+      y = ConvInteger <pads = [1, 1, 1, 1]> (x, w, p)
+      z = ConvInteger <auto_pad = "SAME_UPPER"> (x, w) }"""
+    agrees(text, *(small("uint8", n, 1, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3))))

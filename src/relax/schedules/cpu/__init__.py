@@ -9,6 +9,8 @@ from .attention import StreamedAttention
 from .blocked import Blocked
 from .convolution import Convolution
 from .depthwise import Depthwise
+from .dot_convolutions import DotConvolution
+from .dot_products import DotProduct
 from .nests import Nests
 from .pointwise import Pointwise
 from .product import Product
@@ -17,9 +19,11 @@ from .winograd import Winograd
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
+    DotProduct(),
     StreamedProduct(),
     Product(),
     Depthwise(),
+    DotConvolution(),
     Winograd(),
     Pointwise(),
     Blocked(),
@@ -33,6 +37,8 @@ __all__ = [
     "Blocked",
     "Convolution",
     "Depthwise",
+    "DotConvolution",
+    "DotProduct",
     "Nests",
     "Pointwise",
     "Product",

@@ -1,4 +1,4 @@
-"""The rule for convolutions with channels before pixels (NCHW and the like), of float32 or float64.
+"""The rule for convolutions with channels before pixels (NCHW and the like), of floats or integers.
 
 One to three dimensions of pixels of known or unknown size, any stride, dilation and number of groups, padded or not,
 with what is computed of each element behind the convolution (bias, addition, activation) in the same function.
@@ -15,6 +15,7 @@ from ...target import Target
 from ...tir import PrimFunc, Stmt
 from ..rule import ScheduleRule
 from .direct import direct
+from .operands import is_large_sum
 from .windows import Kernel, rewritten_kernels
 
 
@@ -29,7 +30,7 @@ class Convolution(ScheduleRule):
         def rewrite(kernel: Kernel) -> Stmt | None:
             return direct(kernel, target)
 
-        return rewritten_kernels(func, rewrite)
+        return rewritten_kernels(func, rewrite, is_large_sum)
 
 
 __all__ = ["Convolution"]

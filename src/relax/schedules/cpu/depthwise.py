@@ -1,4 +1,4 @@
-"""The rule for depthwise convolutions with channels before pixels, of float32 or float64: one input channel to a group.
+"""The rule for depthwise convolutions with channels before pixels, one input channel to a group.
 
     for n, co, h, w, i, j in T.grid(…):                 for image in T.parallel(N * C):
         with T.block("conv"):                               P = the padded image of one channel (see `planes`)
@@ -28,6 +28,7 @@ from ..build import block, int64, let, loop, scratch, spread, vector_load, vecto
 from ..contraction import size_of
 from ..rule import ScheduleRule
 from .depthwise_lines import LineWriter
+from .operands import is_large_sum
 from .planes import Planes, Sizes, digits
 from .results import Results
 from .tiling import Tile, has_masks, tile_for
@@ -66,7 +67,7 @@ class Depthwise(ScheduleRule):
                 by_lines.kernel() if has_masks(target) and by_lines.fits else _Writer(kernel, tile).kernel()
             )
 
-        return rewritten_kernels(func, rewrite)
+        return rewritten_kernels(func, rewrite, is_large_sum)
 
 
 class _Writer:
@@ -168,7 +169,7 @@ class _Writer:
         for tap, place in taps.items():
             weight = BufferLoad(self.windows.weight.buffer, (channel, *depth, *map(int64, tap)))
             data = vector_load(part, (simplify(place + v * self.lanes),), self.lanes)
-            total = Add(total, Mul(spread(weight, self.lanes), data))
+            total = Add(total, Mul(spread(weight.astype(self.dtype), self.lanes), data))
         return vector_store(row, (const(0, "int64"),), total)
 
     def _store(self, row: Buffer, leading: Sequence[PrimExpr], start: PrimExpr) -> Stmt:

@@ -1,4 +1,4 @@
-"""Direct convolutions with channels before pixels, of float32 or float64: register tiles of channels by pixels.
+"""Direct convolutions with channels before pixels, of floats or integers: register tiles of channels by pixels.
 
     for n, co, h, w, ci, i, j in T.grid(…):             P[n, ci, :] = the padded image, phase by phase (see `planes`)
         with T.block("conv"):                           for item in T.parallel(N * strips * blocks):
@@ -12,7 +12,8 @@
 Pixels are numbered as in the copy of the image, whose lines are longer than those of the result: a few sums of a panel
 belong to no pixel, and are not stored. So one code serves images of every size, and nothing but the copy knows about
 padding and strides. A strip is as many panels as the second-level cache holds data for. One loop over images, groups,
-strips and blocks of channels is parallel, so that a single image keeps all cores busy.
+strips and blocks of channels is parallel, so that a single image keeps all cores busy. Narrow numbers are converted to
+the dtype of the sums as they are copied; `dot_convolutions` keeps them narrow.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Direct:
         windows = self.windows
         self.dtype, self.lanes = str(windows.out.buffer.dtype), tile.lanes
         self.sizes = Sizes()
-        self.planes = Planes(windows, tile, self.sizes)
+        self.planes = self._planes(tile)
+        self.inputs, self.stored = windows.inputs, self.dtype
+        """The planes of a group, and the dtype of their elements."""
         self.vectors, self.width = self.planes.vectors, self.planes.width
         self.panels = self.sizes.named("panels", ceildiv(self.planes.pixels, self.width))
         self.height = self.planes.height
@@ -61,17 +64,21 @@ class Direct:
             self.strip = -(-self.panels.value // max(-(-self.panels.value // self.strip), 1))
         self.strips = self.sizes.named("strips", ceildiv(self.panels, max(self.strip, 1)))
 
+    def _planes(self, tile: Tile) -> Planes:
+        """The copy of the data of this convolution."""
+        return Planes(self.windows, tile, self.sizes)
+
     def kernel(self) -> Stmt:
         """The copy of the data, and the parallel loop over what is computed of it."""
         windows = self.windows
         leading = [size_of(v) for v in windows.batch]
-        channels = simplify(windows.inputs * windows.groups)
+        channels = simplify(self.inputs * windows.groups)
 
         def body(plane: Buffer) -> Stmt:
             copy = filled(windows, self.planes, plane, [*leading, channels])
             return block([copy, self._items(plane, leading)])
 
-        return self.sizes.around(scratch("planes", (*leading, channels, self.planes.size), self.dtype, body))
+        return self.sizes.around(scratch("planes", (*leading, channels, self.planes.size), self.stored, body))
 
     def _items(self, plane: Buffer, leading: Sequence[PrimExpr]) -> Stmt:
         radix = [(f"n{d}", size) for d, size in enumerate(leading)]
@@ -118,9 +125,8 @@ class Direct:
         lanes = self.lanes
 
         def sums(acc: Buffer, results: Buffer) -> Stmt:
-            zero = spread(const(0, self.dtype), lanes)
             return block([
-                self._each(lambda p, c: vector_store(acc, (p, c), zero)),
+                self._each(lambda p, c: vector_store(acc, (p, c), self._first_sum(channel(p)))),
                 self._taps(plane, batch, g, channel, base, acc),
                 self._each(lambda p, c: vector_store(results, (p, c), vector_load(acc, (p, c), lanes))),
             ])  # fmt: skip
@@ -146,18 +152,16 @@ class Direct:
         windows = self.windows
 
         def update(ci: PrimExpr, taps: list[PrimExpr]) -> Stmt:
-            source = [*batch, simplify(g * windows.inputs + ci)]
-            weights = windows.weight.buffer
-            depth = [] if windows.depth is None else [ci]
+            source = [*batch, simplify(g * self.inputs + ci)]
 
             def step(data: Buffer, at: Sequence[PrimExpr]) -> Stmt:
                 *outer, first = at
 
                 def add(p: PrimExpr, c: PrimExpr) -> Stmt:
-                    left = spread(BufferLoad(weights, (channel(p), *depth, *taps)), self.lanes)
+                    left = spread(self._weight(channel(p), ci, taps), self.lanes)
                     right = vector_load(data, (*outer, first + c), self.lanes)
                     return vector_store(
-                        acc, (p, c), Add(vector_load(acc, (p, c), self.lanes), Mul(left, right))
+                        acc, (p, c), self._sum(vector_load(acc, (p, c), self.lanes), left, right)
                     )
 
                 return self._each(add)
@@ -176,9 +180,23 @@ class Direct:
                 return tap(ci, [*taps, const(0, "int64")])
             return loop(f"k{len(taps)}", axis.taps, lambda k: tap(ci, [*taps, k]))
 
-        if is_const(windows.inputs, 1):
+        if is_const(self.inputs, 1):
             return tap(const(0, "int64"), [])
-        return loop("ci", windows.inputs, lambda ci: tap(ci, []))
+        return loop("ci", self.inputs, lambda ci: tap(ci, []))
+
+    def _first_sum(self, channel: PrimExpr) -> PrimExpr:
+        """The vector from which the sums of an output channel begin."""
+        del channel
+        return spread(const(0, self.dtype), self.lanes)
+
+    def _weight(self, channel: PrimExpr, ci: PrimExpr, taps: Sequence[PrimExpr]) -> PrimExpr:
+        """The weight of a tap."""
+        depth = [] if self.windows.depth is None else [ci]
+        return BufferLoad(self.windows.weight.buffer, (channel, *depth, *taps)).astype(self.dtype)
+
+    def _sum(self, total: PrimExpr, weight: PrimExpr, data: PrimExpr) -> PrimExpr:
+        """Sums plus the products of a weight and some data."""
+        return Add(total, Mul(weight, data))
 
     # ------------------------------------------------------------------ results
 

@@ -41,8 +41,27 @@ def is_large_float_sum(
     return dtype in ("float32", "float64") and same and _is_zero(start) and not _is_small(block)
 
 
-def rewritten_products(func: PrimFunc, write: Callable[[Operands], Stmt | None]) -> PrimFunc | None:
+def is_large_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> bool:
+    """True for sums from 0 of products, unless they are known to be few: of floats, narrow ones too, or of integers.
+
+    Factors are converted to the dtype of the sum, which has all their values.
+    """
+    wide = store.buffer.dtype
+    if wide == "int32":
+        fits = all(f.dtype.is_integer and f.dtype.bits + f.dtype.is_uint <= 32 for f in factors)
+    else:
+        fits = wide in ("float32", "float64") and all(_is_float_up_to(f.dtype, wide) for f in factors)
+    return fits and _is_zero(start) and not _is_small(block)
+
+
+def rewritten_products(
+    func: PrimFunc,
+    write: Callable[[Operands], Stmt | None],
+    product_of: Callable[[Nest], Contraction | None] | None = None,
+) -> PrimFunc | None:
     """The function with other statements for those of its products that `write` has one for; None if it has none.
+
+    `product_of` says which nests are products: by default those of floats.
 
     A nest behind a product that maps each sum to one result is part of it, if nothing else reads the sums.
     """
@@ -55,7 +74,7 @@ def rewritten_products(func: PrimFunc, write: Callable[[Operands], Stmt | None])
     while waiting:
         stmt = waiting.pop(0)
         nest = nest_of(stmt)
-        product = None if nest is None else float_product_of(nest)
+        product = None if nest is None else (product_of or float_product_of)(nest)
         if product is None:
             results.append(stmt)
             continue
@@ -86,12 +105,18 @@ def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
     return any(buffer.data in used for stmt in stmts for used in buffers_used(stmt))
 
 
-def float_product_of(nest: Nest) -> Contraction | None:
-    """The product of a nest, if it is one of floats, not small, with columns that are the result's last dimension."""
+def product_of_numbers(nest: Nest) -> Contraction | None:
+    """The product of a nest, if it is not small, with columns that are the result's last dimension."""
     product = contraction_of(nest)
     if product is None or _is_small(nest.block) or not _is_zero(product.start) or not product.out.indices:
         return None
-    if product.out.indices[-1] not in {v.var for v in product.columns}:
+    return product if product.out.indices[-1] in {v.var for v in product.columns} else None
+
+
+def float_product_of(nest: Nest) -> Contraction | None:
+    """The product of a nest, if it is one of floats, not small, with columns that are the result's last dimension."""
+    product = product_of_numbers(nest)
+    if product is None:
         return None
     dtypes = (product.lhs.dtype, product.rhs.dtype)
     wide = product.sum_dtype
@@ -106,7 +131,7 @@ def _is_float_up_to(dtype: DataType, wide: DataType) -> bool:
 
 
 def _is_zero(start: PrimExpr) -> bool:
-    return isinstance(start, FloatImm) and start.value == 0
+    return isinstance(start, (FloatImm, IntImm)) and start.value == 0
 
 
 def _is_small(block: Block) -> bool:
@@ -320,5 +345,5 @@ class _Viewed(StmtExprMutator):
 
 __all__ = [
     "Finished", "Matrices", "Operands", "Results", "Values", "float_product_of", "is_large_float_sum",
-    "rewritten_products", "size_of", "tile_view",
+    "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
 ]  # fmt: skip

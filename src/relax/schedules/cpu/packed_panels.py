@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from ...prim import IntImm, PrimExpr, Var
 from ...target import Target
 from ...tir import Buffer, BufferLoad, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
-from ...tir.nests import buffers_used, root_of
-from ..contraction import size_of
+from ...tir.nests import Nest, buffers_used, root_of
+from ..contraction import Contraction, size_of
 from ..rule import PackedFunction
 from .operands import Operands, rewritten_products
 from .tiling import panels, tile_for
@@ -39,25 +39,54 @@ class PanelPacking:
     """The columns of each panel."""
 
     def __call__(self, array: Array) -> Array:
-        *batch, depth, _ = (self.shape[i] for i in self.order)
-        columns = np.transpose(np.reshape(array, self.shape), self.order)
-        packed = np.zeros((*batch, depth * sum(self.widths)), array.dtype)
+        return self.in_panels(np.transpose(np.reshape(array, self.shape), self.order))
+
+    def filled(self, array: Array) -> Array:
+        """Matrices with columns of zeros behind them, as many as fill the last panel."""
+        *batch, depth, columns = (self.shape[i] for i in self.order)
+        filled = np.zeros((*batch, depth, sum(self.widths)), array.dtype)
+        filled[..., :columns] = np.transpose(np.reshape(array, self.shape), self.order)
+        return filled
+
+    def in_panels(self, matrices: Array) -> Array:
+        """The panels of matrices one after the other, the last one filled up with zeros."""
+        *batch, depth, _ = matrices.shape
+        packed = np.zeros((*batch, depth * sum(self.widths)), matrices.dtype)
         first = 0
         for width in self.widths:
             panel = packed[..., depth * first : depth * (first + width)]
             panel = np.reshape(panel, (*batch, depth, width))  # a view, as always where one axis becomes two
-            inside = columns[..., first : first + width]
+            inside = matrices[..., first : first + width]
             panel[..., : inside.shape[-1]] = inside
             first += width
         return packed
 
 
+class Panels(Protocol):
+    """Panels of another form: a packing, the dtype of what it makes, and how many there are of a matrix."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    def size(self, depth: int) -> int: ...
+
+    def __call__(self, array: Array) -> Array: ...
+
+
 def packed_products(
-    func: PrimFunc, target: Target, constants: Sequence[int], write: Callable[[Operands], Stmt]
+    func: PrimFunc,
+    target: Target,
+    constants: Sequence[int],
+    write: Callable[[Operands], Stmt | None],
+    product_of: Callable[[Nest], Contraction | None] | None = None,
+    panels_of: Callable[[Operands, PanelPacking], Panels | None] | None = None,
 ) -> PackedFunction | None:
-    """The function with packed panels for those of its constant parameters that are right operands of its products."""
+    """The function with packed panels for those of its constant parameters that are right operands of its products.
+
+    `product_of` says which nests are products (see `rewritten_products`), `panels_of` gives panels another form.
+    """
     params = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
-    packings: dict[int, PanelPacking] = {}
+    packings: dict[int, PanelPacking | Panels] = {}
     buffers = dict(func.buffer_map)
 
     def packed(operands: Operands) -> Stmt | None:
@@ -69,14 +98,20 @@ def packed_products(
         if packing is None:
             return None
         batch = packing.shape_of_batch
-        packings[position] = packing.packing
-        size = packing.depth * sum(packing.packing.widths)
-        buffer = decl_buffer((*batch, size), str(right.buffer.dtype), f"{right.buffer.name}_packed")
+        size, dtype = packing.depth * sum(packing.packing.widths), str(right.buffer.dtype)
+        arrangement: PanelPacking | Panels = packing.packing
+        if panels_of is not None:
+            panels = panels_of(operands, packing.packing)
+            if panels is None:
+                return None
+            arrangement, size, dtype = panels, panels.size(packing.depth), panels.dtype
+        packings[position] = arrangement
+        buffer = decl_buffer((*batch, size), dtype, f"{right.buffer.name}_packed")
         buffers[func.params[position]] = buffer
         operands.packed = BufferLoad(buffer, (*packing.batch, operands.column))
         return write(operands)
 
-    arranged = rewritten_products(func, packed)
+    arranged = rewritten_products(func, packed, product_of)
     if arranged is None or not packings:
         return None
     return PackedFunction(arranged.replace(buffer_map=buffers), packings)
@@ -120,4 +155,4 @@ def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | N
     return _Plan(PanelPacking(sizes, order, widths), batch, tuple(outer), depth)
 
 
-__all__ = ["PanelPacking", "packed_products", "users_of"]
+__all__ = ["PanelPacking", "Panels", "packed_products", "users_of"]

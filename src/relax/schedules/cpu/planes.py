@@ -117,7 +117,7 @@ class Planes:
             pixels = pixels * distance + a.size - 1
         self.pixels = sizes.named("pixels", maximum(pixels + 1, const(0, "int64")))
         """The places from the first pixel to the last."""
-        self.height, self.vectors = _tile(windows.channels, self.pixels, tile)
+        self.height, self.vectors = self._shape(tile)
         self.width = self.vectors * self.lanes
         """The elements of a panel."""
         area = self.line
@@ -132,6 +132,10 @@ class Planes:
         self.count = count
         """The number of phases."""
         self.size = sizes.named("plane", self.area * count + self.width)
+
+    def _shape(self, tile: Tile) -> tuple[int, int]:
+        """The rows and vectors of the register tile."""
+        return _tile(self.windows.channels, self.pixels, tile)
 
     def tap(self, taps: Sequence[PrimExpr]) -> PrimExpr:
         """The distance of the elements that a tap meets from those of the first."""
@@ -199,7 +203,7 @@ class Planes:
         source: Sequence[PrimExpr], plane: Buffer,
     ) -> Stmt:  # fmt: skip
         """One line: elements of the data, or zeros."""
-        axis, data = self.windows.axes[-1], self.windows.data
+        axis = self.windows.axes[-1]
         first = simplify(phase * self.steps[-1] - axis.before)
 
         def vectors(part: Buffer, place: Sequence[PrimExpr], value: Callable[[Var], PrimExpr]) -> Stmt:
@@ -212,8 +216,8 @@ class Planes:
                           lambda part, place: vectors(part, place, value))  # fmt: skip
 
         def line(inside: Sequence[Var]) -> Stmt:
-            return filled(lambda v: self._elements(
-                data, [*source, *inside], simplify(v * (self.lanes * axis.stride) + first), axis))  # fmt: skip
+            return filled(lambda v: self._stored(
+                [*source, *inside], simplify(v * (self.lanes * axis.stride) + first), plane))  # fmt: skip
 
         zeros = filled(lambda v: self._zeros(plane))
         names = [Var(f"y{d}", "int64") for d in range(len(ys))]
@@ -229,6 +233,11 @@ class Planes:
         return window(
             plane, (*leading, simplify(at)), self.lanes, lambda part, place: vector_store(part, place, value)
         )
+
+    def _stored(self, outer: Sequence[PrimExpr], start: PrimExpr, plane: Buffer) -> PrimExpr:
+        """A vector of a plane: elements of the data from `start` on, a stride apart."""
+        elements = self._elements(self.windows.data, outer, start, self.windows.axes[-1])
+        return elements.astype(str(plane.dtype.with_lanes(self.lanes)))
 
     def _elements(self, data: Buffer, outer: Sequence[PrimExpr], start: PrimExpr, axis: Axis) -> PrimExpr:
         """A vector of the data: elements from `start` on, a stride apart; those outside of the data are 0."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...prim import (
     GE,
@@ -44,6 +44,9 @@ from ...tir.statements import seq_of
 from ..build import int64
 from ..contraction import plain, sum_of_products
 from .operands import is_large_float_sum, size_of
+
+Accepts: TypeAlias = Callable[[BufferStore, PrimExpr, Sequence[BufferLoad], Block], bool]
+"""A condition on sums: the store, the value they begin with, and the factors of the products, in a block."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,13 @@ class Kernel:
     """The nest that computes an element of each result before it is stored; the result itself is not needed then."""
 
 
-def rewritten_kernels(func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None]) -> PrimFunc | None:
-    """The function with other statements for those of its convolutions that `rewrite` has one for; None if for none."""
+def rewritten_kernels(
+    func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None], accepts: Accepts = is_large_float_sum
+) -> PrimFunc | None:
+    """The function with other statements for those of its convolutions that `rewrite` has one for; None if for none.
+
+    `accepts` says which sums are considered: by default those of float32 or float64.
+    """
     allocated, statements = root_of(func)
     nests = [nest_of(stmt) for stmt in statements]
     results: list[Stmt | None] = list(statements)
@@ -149,7 +157,7 @@ def rewritten_kernels(func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None]) 
     for position, nest in enumerate(nests):
         if nest is None or not nest.is_reduction or results[position] is None:
             continue
-        windows = windows_of(nest.block)
+        windows = windows_of(nest.block, accepts)
         if windows is None:
             continue
         padding = _only_source(windows.data, nests, statements, position, allocated)
@@ -241,13 +249,13 @@ def _same_place(load: BufferLoad, store: BufferStore) -> bool:
     return all(a is b or (is_const(size, 1) and is_const(a, 0)) for a, b, size in pairs)
 
 
-def windows_of(block: Block) -> Windows | None:
+def windows_of(block: Block, accepts: Accepts = is_large_float_sum) -> Windows | None:
     """The convolution that a block computes; None for another one."""
     sums = sum_of_products(block)
     if sums is None:
         return None
     store, start, a, b = sums
-    if not store.indices or not is_large_float_sum(store, start, (a, b), block):
+    if not store.indices or not accepts(store, start, (a, b), block):
         return None
     for weight, data in ((a, b), (b, a)):
         windows = _windows(block, store, weight, data)
@@ -379,7 +387,7 @@ def _without_padding(windows: Windows, padding: Nest) -> Windows:
     if parts is None:
         return windows
     condition, source, fill = parts
-    if not isinstance(source, BufferLoad) or not isinstance(fill, FloatImm) or fill.value != 0:
+    if not isinstance(source, BufferLoad) or not isinstance(fill, (FloatImm, IntImm)) or fill.value:
         return windows
     if (
         source.buffer.strides

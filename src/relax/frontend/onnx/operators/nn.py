@@ -12,7 +12,7 @@ from ..emitter import Emitter
 from ..registry import converter, register
 from ..values import Dims, Ints, Tensor, Value
 
-_CONV = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
+CONVOLUTIONS = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
 _CONV_TRANSPOSE = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}
 _MAX_POOL = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
 _MAX_POOL_INDICES = {
@@ -100,14 +100,38 @@ def conv(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Tensor:
-    count, function = _spatial(g, X, _CONV)
+    data, padding, attributes = conv_windows(
+        g, X, W, auto_pad, dilations=dilations, kernel_shape=kernel_shape, pads=pads, strides=strides
+    )
+    count, function = _spatial(g, X, CONVOLUTIONS)
+    return _with_bias(function(data, W, padding=padding, groups=group, **attributes), B, count)
+
+
+def conv_windows(
+    g: Emitter,
+    X: Tensor,
+    W: Tensor,
+    auto_pad: str,
+    *,
+    dilations: Ints,
+    kernel_shape: Ints,
+    pads: Ints,
+    strides: Ints,
+    filling: int = 0,
+) -> tuple[Tensor, tuple[int, ...], dict[str, Any]]:
+    """The data of a convolution, the padding left for the operator, and its strides and dilation.
+
+    Data whose padding is not 0 but `filling` are padded here.
+    """
+    count, _ = _spatial(g, X, CONVOLUTIONS)
     strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     window = _window(g, W, count, kernel_shape)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, window, strides, dilations)
-    data, padding = _padded(X, around, 0.0)
-    return _with_bias(
-        function(data, W, strides=strides, padding=padding, dilation=dilations, groups=group), B, count
-    )
+    data, padding = _padded(X, around, float(filling))
+    if filling and any(padding):
+        widths = [width for d in range(count) for width in (padding[d], padding[d + count])]
+        data, padding = op.nn.pad(X, [0, 0, 0, 0, *widths], "constant", filling), (0,) * len(padding)
+    return data, padding, {"strides": strides, "dilation": dilations}
 
 
 def _window(g: Emitter, W: Tensor, count: int, kernel_shape: Ints) -> Ints:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .... import op
+from ....expr import Constant
 from ....ir import DataType
 from ....prim import IntImm
 from ..emitter import Emitter
 from ..model import dtype_name
 from ..registry import converter
 from ..values import Ints, Tensor
-from .nn import conv
+from .nn import CONVOLUTIONS, conv, conv_windows
 
 
 def _axis(g: Emitter, x: Tensor, scale: Tensor, axis: int) -> int:
@@ -140,12 +145,56 @@ def _centred(g: Emitter, x: Tensor, zero_point: Tensor | None, axis: int | None 
     return op.subtract(wide, zero)
 
 
+@dataclass(frozen=True)
+class _Weights:
+    """Known weights without their zero point, as int8."""
+
+    numbers: NDArray[np.int8]
+
+    def sums(self, axis: int | tuple[int, ...]) -> NDArray[np.int32]:
+        """The sums along some axes, which stay as dimensions of 1."""
+        return self.numbers.sum(axis=axis, keepdims=True, dtype=np.int64).astype(np.int32)
+
+
+def _narrow_weights(g: Emitter, w: Tensor, zero_point: Tensor | None, axis: int) -> _Weights | None:
+    """Weights that are known and that int8 holds when their zero point is subtracted; None for others."""
+    if not isinstance(w, Constant) or not (zero_point is None or isinstance(zero_point, Constant)):
+        return None
+    numbers = np.asarray(g.array(w, "weights")).astype(np.int32)
+    if zero_point is not None:
+        zeros = np.asarray(g.array(zero_point, "zero point")).astype(np.int32)
+        if zeros.ndim > 1 or zeros.size not in (1, numbers.shape[axis]):
+            return None
+        spread = [1] * numbers.ndim
+        spread[axis] = zeros.size
+        numbers = numbers - np.reshape(zeros, spread)
+    if not numbers.size or numbers.min() < -128 or numbers.max() > 127:
+        return None
+    return _Weights(numbers.astype(np.int8))
+
+
+def _is_bytes(g: Emitter, x: Tensor) -> bool:
+    return str(g.dtype(x)) in ("int8", "uint8")
+
+
 @converter("MatMulInteger", since=10)
 def matmul_integer(
     g: Emitter, A: Tensor, B: Tensor, a_zero_point: Tensor | None = None, b_zero_point: Tensor | None = None
 ) -> Tensor:
+    weights = _narrow_weights(g, B, b_zero_point, -1) if min(g.ndim(A), g.ndim(B)) > 1 else None
+    if weights is not None and _is_bytes(g, A):
+        # (A - a) B = A B - a (sums of B's columns): the product reads bytes
+        total = op.matmul(A, g.const(weights.numbers), out_dtype="int32")
+        if a_zero_point is None or _is_zero(g, a_zero_point):
+            return total
+        zero = op.astype(_spread(g, A, a_zero_point, -2, 0), "int32")
+        return op.subtract(g.emit(total), op.multiply(g.emit(zero), g.const(weights.sums(-2))))
     left = _centred(g, A, a_zero_point, -2 if g.ndim(A) > 1 else None)
     return op.matmul(left, _centred(g, B, b_zero_point, -1))
+
+
+def _is_zero(g: Emitter, zero_point: Tensor) -> bool:
+    return isinstance(zero_point, Constant) and not np.any(g.array(zero_point, "zero point"))
 
 
 @converter("ConvInteger", since=10)
@@ -163,6 +212,22 @@ def conv_integer(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Tensor:
+    weights = _narrow_weights(g, w, w_zero_point, 0)
+    point = _number_of(g, x_zero_point)
+    if weights is not None and point is not None and _is_bytes(g, x):
+        # Of data that are padded with their zero point x, the sums are x (sum of a channel's weights) too large.
+        weight = g.const(weights.numbers)
+        data, padding, attributes = conv_windows(
+            g, x, weight, auto_pad, dilations=dilations, kernel_shape=kernel_shape, pads=pads, strides=strides,
+            filling=point,
+        )  # fmt: skip
+        function = CONVOLUTIONS[g.ndim(x) - 2]
+        total = function(g.emit(data), weight, padding=padding, groups=group, out_dtype="int32", **attributes)
+        if not point:
+            return total
+        sums = weights.sums(tuple(range(1, weights.numbers.ndim)))
+        sums = np.reshape(sums, (1, -1, *[1] * (g.ndim(x) - 2)))
+        return op.subtract(g.emit(total), g.const(sums * np.int32(point)))
     data, weight = g.emit(_centred(g, x, x_zero_point)), g.emit(_centred(g, w, w_zero_point, 0))
     return conv(
         g,
@@ -175,6 +240,14 @@ def conv_integer(
         pads=pads,
         strides=strides,
     )
+
+
+def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
+    """A zero point that is one number and known; 0 where there is none."""
+    if zero_point is None:
+        return 0
+    known = isinstance(zero_point, Constant) and zero_point.data.size == 1
+    return int(np.asarray(g.array(zero_point, "zero point")).item()) if known else None
 
 
 def _requantized(

@@ -1,0 +1,169 @@
+"""Products of tiles (`T.tile_dot_bf16` and the like) by the tile registers of x86-64 (AMX).
+
+A function of the module does the work: up to four tiles of 16 x 16 sums are loaded, then in each step up to two tiles
+of each operand, and stored at the end. Numbers of rows and columns are part of the configuration of the registers,
+which is written anew in each call; which tiles there are is one of four ways through the function.
+
+    tiles 0 1    sums, by halves of rows and columns        4 5    halves of the rows on the left
+          2 3                                               6 7    halves of the columns on the right
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ..prim import Call
+from ..prim.instructions import TILES
+from .builder import ModuleBuilder, Operand
+from .context import Context
+from .formula import Val
+
+_INSTRUCTIONS: Final = {
+    "bf16": "tdpbf16ps", "u8s8": "tdpbusd", "s8s8": "tdpbssd", "u8u8": "tdpbuud", "s8u8": "tdpbsud",
+}  # fmt: skip
+_POINTERS: Final = ("sums", "left", "right")
+
+
+def _tile_dot(kind: str) -> Callable[[Context, Call], Val]:
+    def write(cx: Context, call: Call) -> Val:
+        needed = "bf16" if kind == "bf16" else "int8"
+        if needed not in cx.unit.target.machine.tiles:
+            hint = f"name the features in the target: -mattr=+amx-tile,+amx-{needed}"
+            cx.report("E5903", f"the target has no products of tiles of {needed}", call, hint)
+            return cx.i64(0)
+        values = [cx.value(arg) for arg in call.args]
+        arguments = ", ".join(f"{'ptr' if value.type == 'ptr' else 'i64'} {value.ref}" for value in values)
+        cx.b.do(f"call void {_function(cx.b.module, kind)}({arguments})")
+        cx.forget()
+        return cx.i64(0)
+
+    return write
+
+
+def _function(module: ModuleBuilder, kind: str) -> Operand:
+    """The function of a module that multiplies tiles."""
+    name = f"relax.tile_dot.{kind}"
+
+    def write() -> None:
+        tile = ("i8", "ptr", "i64")
+        module.intrinsic("llvm.x86.ldtilecfg", "void", "ptr")
+        module.intrinsic("llvm.x86.tilerelease", "void")
+        module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
+        module.intrinsic("llvm.x86.tileloadd64", "void", *tile)
+        module.intrinsic("llvm.x86.tilestored64", "void", *tile)
+        module.intrinsic(f"llvm.x86.{_INSTRUCTIONS[kind]}", "void", "i8", "i8", "i8")
+        module.add_text(_text(name, _INSTRUCTIONS[kind]))
+
+    return module.helper(name, write)
+
+
+def _text(name: str, instruction: str) -> str:
+    """The function's LLVM text."""
+    parameters = ", ".join(f"ptr %{pointer}, i64 %{pointer}_words" for pointer in _POINTERS)
+    lines = [
+        f'define internal void @"{name}"({parameters}, i64 %rows, i64 %columns, i64 %steps) noinline nounwind {{'
+    ]
+    lines += ["entry:", "  %config = alloca [64 x i8], align 64"]
+    lines += ["  store [64 x i8] zeroinitializer, ptr %config, align 64", "  store i8 1, ptr %config"]
+    for size in ("rows", "columns"):
+        lines += [
+            f"  %{size}_0 = call i64 @llvm.umin.i64(i64 %{size}, i64 16)",
+            f"  %{size}_1 = sub i64 %{size}, %{size}_0",
+            f"  %has_{size}_1 = icmp ne i64 %{size}_1, 0",
+        ]
+    for half in (0, 1):
+        lines.append(f"  %bytes_{half} = shl i64 %columns_{half}, 2")
+    lines += ["  %bytes_left_1 = select i1 %has_rows_1, i64 64, i64 0"]
+    lines += ["  %rows_right_1 = select i1 %has_columns_1, i64 16, i64 0"]
+    for half in (0, 1):
+        lines.append(f"  %rows_0_{half} = {_present('%rows_0', half, 'columns')}")
+        lines.append(f"  %bytes_1_{half} = {_present(f'%bytes_{half}', 1, 'rows')}")
+        lines.append(f"  %rows_1_{half} = {_present('%rows_1', half, 'columns')}")
+    shapes = [
+        ("%rows_0_0", "%bytes_0"), ("%rows_0_1", "%bytes_1"), ("%rows_1_0", "%bytes_1_0"), ("%rows_1_1", "%bytes_1_1"),
+        ("%rows_0", "64"), ("%rows_1", "%bytes_left_1"), ("16", "%bytes_0"), ("%rows_right_1", "%bytes_1"),
+    ]  # fmt: skip
+    for tile, (rows, width) in enumerate(shapes):
+        lines += _stored(f"rows{tile}", rows, "i8", 48 + tile) + _stored(
+            f"width{tile}", width, "i16", 16 + 2 * tile
+        )
+    lines.append("  call void @llvm.x86.ldtilecfg(ptr %config)")
+    for pointer in _POINTERS:
+        lines.append(f"  %{pointer}_distance = shl i64 %{pointer}_words, 2")
+    for pointer in ("sums", "left"):
+        lines += [
+            f"  %{pointer}_half = shl i64 %{pointer}_words, 6",
+            _moved(f"{pointer}_1", pointer, f"%{pointer}_half"),
+        ]
+    lines += ["  %right_step = shl i64 %right_words, 6"]
+    lines += [_moved("sums_01", "sums", "64"), _moved("sums_11", "sums_1", "64")]
+    lines += ["  br i1 %has_rows_1, label %tall, label %low"]
+    lines += ["tall:", "  br i1 %has_columns_1, label %w11, label %w10"]
+    lines += ["low:", "  br i1 %has_columns_1, label %w01, label %w00"]
+    for tall in (0, 1):
+        for wide in (0, 1):
+            lines += _way(f"w{tall}{wide}", tall, wide, instruction)
+    return "\n".join([*lines, "done:", "  call void @llvm.x86.tilerelease()", "  ret void", "}"])
+
+
+def _present(value: str, half: int, size: str) -> str:
+    """A value, or 0 if the second half is asked for and absent."""
+    condition = f"%has_{size}_1" if half else "true"
+    return f"select i1 {condition}, i64 {value}, i64 0"
+
+
+def _stored(name: str, value: str, type_: str, offset: int) -> list[str]:
+    """Lines that store a number into the configuration."""
+    return [
+        f"  %{name}_n = trunc i64 {value} to {type_}",
+        f"  %{name}_at = getelementptr i8, ptr %config, i64 {offset}",
+        f"  store {type_} %{name}_n, ptr %{name}_at",
+    ]
+
+
+def _moved(name: str, pointer: str, offset: str) -> str:
+    return f"  %{name} = getelementptr i8, ptr %{pointer}, i64 {offset}"
+
+
+def _way(label: str, tall: int, wide: int, instruction: str) -> list[str]:
+    """The blocks for one or two halves of the rows and of the columns."""
+    places = {(0, 0): "sums", (0, 1): "sums_01", (1, 0): "sums_1", (1, 1): "sums_11"}
+    tiles = [(r, c) for r in range(tall + 1) for c in range(wide + 1)]
+
+    def moves(name: str) -> list[str]:
+        return [
+            f"  call void @llvm.x86.{name}(i8 {2 * r + c}, ptr %{places[r, c]}, i64 %sums_distance)"
+            for r, c in tiles
+        ]
+
+    def operand(tile: int, pointer: str, distance: str) -> str:
+        return f"  call void @llvm.x86.tileloadd64(i8 {tile}, ptr %{pointer}, i64 %{distance})"
+
+    k, a, b = f"{label}.k", f"{label}.a", f"{label}.b"
+    lines = [f"{label}:", *moves("tileloadd64"), f"  br label %{label}.head", f"{label}.head:"]
+    lines += [
+        f"  %{k} = phi i64 [ 0, %{label} ], [ %{k}.next, %{label}.body ]",
+        f"  %{a} = phi ptr [ %left, %{label} ], [ %{a}.next, %{label}.body ]",
+        f"  %{b} = phi ptr [ %right, %{label} ], [ %{b}.next, %{label}.body ]",
+        f"  %{k}.more = icmp slt i64 %{k}, %steps",
+        f"  br i1 %{k}.more, label %{label}.body, label %{label}.end",
+        f"{label}.body:",
+        operand(4, a, "left_distance"),
+        operand(6, b, "right_distance"),
+    ]
+    if tall:
+        lines += [_moved(f"{a}.1", a, "%left_half"), operand(5, f"{a}.1", "left_distance")]
+    if wide:
+        lines += [_moved(f"{b}.1", b, "64"), operand(7, f"{b}.1", "right_distance")]
+    lines += [
+        f"  call void @llvm.x86.{instruction}(i8 {2 * r + c}, i8 {4 + r}, i8 {6 + c})" for r, c in tiles
+    ]
+    lines += [_moved(f"{a}.next", a, "64"), _moved(f"{b}.next", b, "%right_step")]
+    lines += [f"  %{k}.next = add i64 %{k}, 1", f"  br label %{label}.head", f"{label}.end:"]
+    return [*lines, *moves("tilestored64"), "  br label %done"]
+
+
+TABLE: Final = {f"tile_dot_{kind}": _tile_dot(kind) for kind in TILES}
+
+__all__ = ["TABLE"]
