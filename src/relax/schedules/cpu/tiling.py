@@ -26,6 +26,10 @@ from ..build import named
 
 FEW_ROWS: Final = 48
 """With fewer rows than this, blocks are as equal as they can be."""
+LOW: Final = 4
+"""The most rows of a low block."""
+STREAMED_ROWS: Final = 12
+"""With fewer rows than this, a product of packed panels takes as long as memory takes to deliver them."""
 TASKS_PER_CORE: Final = 4
 """With so many tasks, all cores are busy for nearly as long."""
 
@@ -103,6 +107,11 @@ def blocks(rows: int, tile: Tile) -> list[Segment]:
     ]
 
 
+def low_blocks(rows: int, tile: Tile) -> list[Segment]:
+    """The blocks of a few rows, lower than the tile: there are more of them to ask for what is next."""
+    return even_pieces(rows, -(-rows // min(LOW, tile.rows)))
+
+
 def even_pieces(total: int, count: int) -> list[Segment]:
     """So many pieces of two neighbouring sizes, the larger ones first."""
     if not count:
@@ -126,11 +135,14 @@ def _int64(value: int) -> PrimExpr:
 
 __all__ = [
     "FEW_ROWS",
+    "LOW",
+    "STREAMED_ROWS",
     "Segment",
     "Tile",
     "blocks",
     "even_pieces",
     "groups",
+    "low_blocks",
     "panels",
     "tile_for",
     "with_panels",
