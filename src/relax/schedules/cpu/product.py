@@ -182,6 +182,7 @@ class _Writer:
         bits = operands.total.dtype.bits
         self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
         tile = self.tile
+        self.cache = target.machine.caches.l2
         self.dtype = str(operands.total.dtype)
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
@@ -209,8 +210,8 @@ class _Writer:
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             others = _product([*batch, count])
-            rows = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
-            number = groups(self.whole, others, rows // self.tile.rows, self.cores)
+            least = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
+            number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
@@ -220,6 +221,12 @@ class _Writer:
             return loop("task", _product(sizes), task, ForKind.PARALLEL)
 
         return self.operands.declared(with_panels(self.columns, self.tile, counted))
+
+    def _most_blocks(self, least: int) -> PrimExpr:
+        """The blocks of rows that stay in the second-level cache, beside a panel, while all panels go over them."""
+        size = self.tile.rows * self.depth * (self.operands.left.dtype.bits // 8)
+        fitting = floordiv(int64(self.cache * 3 // 8), maximum(size, int64(1)))
+        return simplify(maximum(fitting, int64(least // self.tile.rows)))
 
     def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
         """A group of rows of one panel."""

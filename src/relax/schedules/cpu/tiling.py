@@ -121,12 +121,16 @@ def even_pieces(total: int, count: int) -> list[Segment]:
     return [Segment(_int64(start), _int64(number), each) for start, number, each in parts if number]
 
 
-def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int) -> PrimExpr:
-    """The number of groups of blocks, each of which has at least `least` of them, where `others` tasks are too few."""
-    if cores == 1:
-        return _int64(1)
-    missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
-    return simplify(maximum(_int64(1), minimum(floordiv(blocks, least), missing)))
+def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr) -> PrimExpr:
+    """The number of groups of blocks: enough for all cores, as far as each has at least `least` blocks.
+
+    There are more if one would have more than `most` blocks.
+    """
+    number = maximum(_int64(1), ceildiv(blocks, most))
+    if cores > 1:
+        missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
+        number = maximum(number, minimum(floordiv(blocks, least), missing))
+    return simplify(number)
 
 
 def _int64(value: int) -> PrimExpr:
