@@ -2,11 +2,12 @@
 
     python benchmarks/bench.py [--quick] [--threads 1 2] [--pipelines default fused] [--small] [CASE ...]
 
-Each case is a model with random weights (those of tests/frontend/onnx/models, and a perceptron) at one size of its
-open dimensions, which stay symbolic. Engines: this package, under each pipeline; ONNX Runtime; OpenVINO where it
-is installed. Every engine runs the same ONNX model in one process, in turns, and its outputs are compared with ONNX
-Runtime's first. A row: milliseconds (median) of each engine, and the time of the fastest peer divided by that of our
-fastest pipeline: above 1 we are faster. `--quick` runs few rounds of the small cases.
+Each case is a model at one size of its open dimensions, which stay symbolic. Those of tests/frontend/onnx/models, and a
+perceptron, have random weights; those of `real_cases` are run where they are named, ``real`` names them all. Engines:
+this package, under each pipeline; ONNX Runtime; OpenVINO where it is installed. Every engine runs the same ONNX model
+in one process, in turns, and its outputs are compared with ONNX Runtime's first. A row: milliseconds (median) of each
+engine, and the time of the fastest peer divided by that of our fastest pipeline: above 1 we are faster. `--quick` runs
+few rounds of the small cases.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
+import real_cases
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
@@ -49,7 +51,9 @@ CASES = {
     "gpt2-64": ("gpt2", {"batch": 1, "seq": 1, "past": 64}),
     "gpt2-512": ("gpt2", {"batch": 1, "seq": 1, "past": 511}),
 }
-"""The cases by name: a model and the sizes of its open dimensions."""
+"""The cases that are run by default: a model and the sizes of its open dimensions."""
+ALL = {**CASES, **real_cases.CASES}
+REAL_MODELS = {model for model, _ in real_cases.CASES.values()}
 QUICK = ("mlp-1", "mlp-64", "mobilenet", "bert-16")
 
 Run = Callable[[], Sequence[np.ndarray]]
@@ -89,6 +93,8 @@ def perceptron() -> onnx.ModelProto:
 
 def load(name: str, small: bool) -> tuple[onnx.ModelProto, Callable[[dict[str, int]], dict[str, Any]]]:
     """A model, and its inputs by the sizes of its open dimensions."""
+    if name in REAL_MODELS:
+        return real_cases.load(name)
     if name == "mlp":
         rng = np.random.default_rng(1)
         return perceptron(), lambda sizes: {"x": rng.standard_normal((sizes["batch"], 784)).astype("float32")}
@@ -151,7 +157,7 @@ class OpenVino:
 
 def measure(names: Sequence[str], options: argparse.Namespace, threads: int) -> list[Row]:
     """The rows of some cases of one model with one number of threads."""
-    model, inputs_of = load(CASES[names[0]][0], options.small)
+    model, inputs_of = load(ALL[names[0]][0], options.small)
     engines: dict[str, Any] = {}
     build: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +175,7 @@ def measure(names: Sequence[str], options: argparse.Namespace, threads: int) -> 
             build[name] = time.perf_counter() - start
     rows: list[Row] = []
     for case in names:
-        inputs = inputs_of(CASES[case][1])
+        inputs = inputs_of(ALL[case][1])
         runs = {name: engine.prepare(inputs) for name, engine in engines.items()}
         row = Row(case, threads, build=build)
         outputs: dict[str, Sequence[np.ndarray]] = {}
@@ -239,7 +245,7 @@ def in_process(names: Sequence[str], arguments: Sequence[str], threads: int) -> 
 def main() -> None:
     """Print the table, and the geometric mean of the ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(CASES)}; default: all")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(ALL)}, real")
     parser.add_argument("--quick", action="store_true", help="few rounds of small cases")
     parser.add_argument("--small", action="store_true", help="the models' sizes of the tests")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
@@ -247,15 +253,16 @@ def main() -> None:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(FOLDER))
-    names = options.cases or (QUICK if options.quick else tuple(CASES))
+    chosen = options.cases or (QUICK if options.quick else tuple(CASES))
+    names = [case for name in chosen for case in (real_cases.CASES if name == "real" else (name,))]
     if options.worker:
         sys.stdout.write(json.dumps([asdict(r) for r in measure(names, options, options.threads[0])]) + "\n")
         return
     arguments = [*(["--quick"] if options.quick else []), *(["--small"] if options.small else [])]
     arguments += ["--pipelines", *options.pipelines]
     rows: list[Row] = []
-    for model in dict.fromkeys(CASES[name][0] for name in names):
-        group = [name for name in names if CASES[name][0] == model]
+    for model in dict.fromkeys(ALL[name][0] for name in names):
+        group = [name for name in names if ALL[name][0] == model]
         for threads in options.threads:
             rows += in_process(group, arguments, threads)
     if not rows:

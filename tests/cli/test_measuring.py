@@ -65,7 +65,9 @@ def test_a_profile_adds_up():
     assert kernels["negative"] == [(("main",), 1)]
     assert profile.whole >= profile.seconds * 0.999
     lines = profile_table(profile, "kernel", 2).splitlines()
-    assert lines[0].split() == ["kernel", "calls", "time", "share", "bytes", "rate"]
+    assert lines[0].split() == ["kernel", "calls", "time", "share", "FLOPs", "FLOP/s", "bytes", "rate"]
+    products = next(spent for key, spent in profile.lines.items() if key.name == "matmul")
+    assert products.flops == 2 * 2 * 4 * 4 * 4  # two calls, two operations for each element and term
     assert "more)" in lines[3]
     assert lines[-1].startswith("total ")
     assert "100.0%" in lines[-1]

@@ -68,6 +68,8 @@ CASES += [
     ),
     conv("conv1d_transpose", (1, 3, 2), (2, 2, 2), data_layout="NWC", strides=2, dilation=3, padding=(0, 1)),
     conv("conv3d_transpose", (1, 1, 2, 1, 2), (1, 2, 2, 1, 2), strides=2),
+    conv("conv2d_transpose", (2, 3, 2, 3), (3, 4, 2, 3), strides=(2, 3)),
+    conv("conv2d_transpose", (1, 2, 3, 4), (4, 2, 2, 2), strides=2, groups=2, data_layout="NHWC"),
 ]
 
 WINDOWS: dict[int, list[dict[str, object]]] = {

@@ -11,7 +11,7 @@ import relax
 from relax import te, tir
 from relax.codegen import build_module, resolve
 from relax.ir import IRModule
-from relax.schedules import PACKED_CONSTANTS, PackConstants
+from relax.schedules import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
 from relax.schedules.cpu import RULES, Product
 from relax.script import ir as I
 from relax.script import relax as R
@@ -37,6 +37,7 @@ def test_weights_are_packed_when_a_program_is_built(target):
     mod = PackConstants(*RULES, target=target)(lowered(with_weights(integers(96, 80))))
     assert [g.name_hint for g in mod.functions] == ["main", "matmul_packed"]
     assert mod.attrs[PACKED_CONSTANTS] == {"kernels": 1, "constants": 1, "bytes": 4 * 96 * 80}
+    assert mod.attrs[PACKED_KERNELS] == {"matmul_packed": "matmul"}
     assert 'T.Buffer((7680,), "float32")' in mod["matmul_packed"].script()
     assert PackConstants(*RULES, target=target)(mod) is mod
 
@@ -45,6 +46,12 @@ def test_the_log_says_how_many_bytes(target, caplog):
     with caplog.at_level(logging.INFO, "relax.schedules.packing"):
         PackConstants(*RULES, target=target)(lowered(with_weights(integers(96, 70))))
     assert caplog.messages == [f"packed 1 constants, {4 * 96 * 80} bytes, for 1 kernels"]
+
+
+def test_a_profile_counts_the_operations_of_packed_kernels():
+    vm = relax.VirtualMachine(relax.build(with_weights(integers(96, 80))), relax.cpu(), profile=True)
+    rows = vm.profile("main", relax.nd.array(integers(5, 96))).rows
+    assert [row.flops for row in rows if row.name == "matmul_packed"] == [2 * 5 * 96 * 80]
 
 
 def test_operands_that_are_no_constants_stay(target):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from relax.ir.python_source import _texts_at_start
+
 PROGRAM = """
 import numpy as np
 import relax
@@ -91,7 +93,21 @@ def test_code_that_only_shares_the_name_of_the_file():
 def test_a_short_program_in_a_pipe():
     done = python("-", input=PROGRAM)
     assert EXPECTED in done.stdout, done.stderr
-    assert "  --> <stdin>:6:12\n" in python("-", input=WRONG).stderr
+    for end in ("", "\n", "# the end", "# lines\n" * 7):
+        assert "  --> <stdin>:6:12\n" in python("-", input=WRONG + end).stderr
+
+
+def test_what_stood_in_a_buffer_before_is_no_text():
+    blocks = {
+        b"": [""],
+        b"a\n": ["a\n"],
+        b"a\nb\n\0\0": ["a\nb\n", "a\n"],
+        b"a\nb\xc3": ["a\nb", "a\n"],
+        b"a\n\x7fELF\n": ["a\n"],
+        b"\n" * 99: ["\n" * i for i in range(99, 91, -1)],
+    }
+    for block, texts in blocks.items():
+        assert list(_texts_at_start(block)) == texts
 
 
 def test_a_long_pipe_is_read_once():

@@ -1,4 +1,4 @@
-"""``relax profile``: how long each kernel of a model takes, and how many bytes it moves."""
+"""``relax profile``: how long each kernel of a model takes, what it computes, and how many bytes it moves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..runtime import VirtualMachine
-from ..runtime.debug_info import tensor_bytes
+from ..runtime.debug_info import KernelInfo, tensor_bytes
 from ..runtime.timing import TracedCall
 from .arguments import add_building, add_inputs, add_model, natural, once, positive
 from .failures import SUCCESS, running_program
@@ -20,11 +20,11 @@ from .flame_page import flame_page
 from .inputs import gather_inputs
 from .models import load, signature_of
 from .progress import progress
-from .tables import byte_size, duration, text_table
+from .tables import byte_size, count, duration, text_table
 
 DESCRIPTION = """\
-Measure how long each kernel of a model takes, over some runs: time per run, share, and the bytes of the tensors it is
-given. The rest is the virtual machine's own."""
+Measure how long each kernel of a model takes, over some runs: time per run, share, the bytes of the tensors it is
+given, and its arithmetic operations, where they are known. The rest is the virtual machine's own."""
 EXAMPLES = """
   relax profile model.relax --size n=64
   relax profile model.onnx --by place           a line for each instruction
@@ -46,14 +46,17 @@ class Key:
 
 @dataclass
 class Spent:
-    """Calls, time and bytes of one run."""
+    """Calls, time, bytes and arithmetic operations of one run; no operations if those of a call are not known."""
 
     calls: int = 0
     seconds: float = 0.0
     nbytes: int = 0
+    flops: int | None = None
 
     def add(self, other: Spent) -> None:
         """Add what another has."""
+        unknown = other.flops is None or (self.calls > 0 and self.flops is None)
+        self.flops = None if unknown else (self.flops or 0) + (other.flops or 0)
         self.calls += other.calls
         self.seconds += other.seconds
         self.nbytes += other.nbytes
@@ -86,8 +89,9 @@ class Profile:
 class Recorder:
     """Takes down the calls of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: Mapping[str, KernelInfo]) -> None:
         self.lines: dict[Key, Spent] = {}
+        self._kernels = kernels
 
     def record(self, call: TracedCall) -> None:
         """Add one call."""
@@ -95,7 +99,9 @@ class Recorder:
         place = call.location or f"{function}, instruction {pc}"
         key = Key(tuple(name for name, _ in call.stack), place, call.name)
         nbytes = 0 if call.name.startswith(_BUILTIN) else tensor_bytes(call.args)
-        self.lines.setdefault(key, Spent()).add(Spent(1, call.seconds, nbytes))
+        kernel = self._kernels.get(call.name)
+        flops = None if kernel is None else kernel.flops(call.args)
+        self.lines.setdefault(key, Spent()).add(Spent(1, call.seconds, nbytes, flops))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +155,7 @@ def profiled(machine: VirtualMachine, entry: str, values: Sequence[Any], runs: i
             start = time.perf_counter()
             call()
             elapsed = time.perf_counter() - start
-            recorder = Recorder()
+            recorder = Recorder(machine.executable.debug.kernels)
             machine.set_tracer(recorder.record)
             call()
             machine.set_tracer(None)
@@ -181,9 +187,10 @@ def profile_table(profile: Profile, by: str, top: int) -> str:
         shown.append(((f"({len(hidden)} more)", ""), rest))
     shown.append(((MACHINE, ""), Spent(0, profile.own)))
     rows = [_row(name, place, spent, profile.whole) for (name, place), spent in shown]
-    rows.append(["total", "", duration(profile.whole), "100.0%", "", "", ""])
-    header = ["kernel", "calls", "time", "share", "bytes", "rate", "place" if by == "place" else ""]
-    return text_table(header, rows, right={1, 2, 3, 4, 5})
+    rows.append(["total", "", duration(profile.whole), "100.0%", "", "", "", "", ""])
+    place = "place" if by == "place" else ""
+    header = ["kernel", "calls", "time", "share", "FLOPs", "FLOP/s", "bytes", "rate", place]
+    return text_table(header, rows, right={1, 2, 3, 4, 5, 6, 7})
 
 
 def _row(name: str, place: str, spent: Spent, whole: float) -> list[str]:
@@ -191,5 +198,7 @@ def _row(name: str, place: str, spent: Spent, whole: float) -> list[str]:
     share = spent.seconds / whole if whole else 0.0
     nbytes = byte_size(spent.nbytes) if spent.nbytes else ""
     rate = f"{byte_size(spent.nbytes / spent.seconds)}/s" if spent.nbytes and spent.seconds else ""
+    flops = count(spent.flops) if spent.flops else ""
+    speed = count(spent.flops / spent.seconds) if spent.flops and spent.seconds else ""
     calls = str(spent.calls) if spent.calls else ""
-    return [name, calls, duration(spent.seconds), f"{share:.1%}", nbytes, rate, place]
+    return [name, calls, duration(spent.seconds), f"{share:.1%}", flops, speed, nbytes, rate, place]

@@ -36,9 +36,17 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-def byte_size(count: float) -> str:
+def byte_size(number: float) -> str:
     """A number of bytes with its unit: ``1.5 MB``."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f} B"
+        if number >= scale:
+            return f"{number / scale:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def count(number: float) -> str:
+    """A number of things in three digits and a prefix: ``1.5 M``."""
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.3g} {prefix}"
+    return f"{number:.0f}"

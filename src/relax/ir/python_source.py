@@ -13,6 +13,7 @@ import ctypes
 import itertools
 import linecache
 import os
+import re
 import stat
 import sys
 import types
@@ -121,17 +122,32 @@ def _standard_input() -> Iterator[str]:
         if stat.S_ISREG(status.st_mode) and hasattr(os, "pread"):
             yield os.pread(0, status.st_size, 0).decode()
         elif stat.S_ISFIFO(status.st_mode):
-            yield _last_block().partition(b"\0")[0].decode()
+            yield from _texts_at_start(_last_block())
     except (OSError, UnicodeDecodeError):
         return
+
+
+def _texts_at_start(block: bytes) -> Iterator[str]:
+    """The texts that memory may begin with, the longest first; what stood there before comes after the last line."""
+    text = _NO_TEXT.split(block, maxsplit=1)[0]
+    try:
+        rest = text.decode()
+    except UnicodeDecodeError as error:
+        rest = text[: error.start].decode()
+    for _ in range(_MOST_TEXTS):
+        yield rest
+        rest, newline, _ = rest.removesuffix("\n").rpartition("\n")
+        if not newline:
+            return
+        rest += newline
 
 
 def _last_block() -> bytes:
     """The buffer of the C library's standard input, which Python reads programs through.
 
-    It holds the last block read (4096 bytes of a pipe), so all of a program that is not longer: a shell passes short
-    here-documents by a pipe, long ones by a file. Only of glibc, whose FILE has had one layout since 1997, and not with
-    ``python -u`` or PYTHONUNBUFFERED, which leave no buffer.
+    It holds the last block read (4096 bytes of a pipe), so all of a program that is not longer, and other things after
+    it: a shell passes short here-documents by a pipe, long ones by a file. Only of glibc, whose FILE has had one layout
+    since 1997, and not with ``python -u`` or PYTHONUNBUFFERED, which leave no buffer.
     """
     if sys.platform != "linux":
         return b""
@@ -161,6 +177,9 @@ class _File(ctypes.Structure):
 _FILE_MAGIC: Final = 0xFBAD0000
 _BUFFER, _BUFFER_END = 6, 7
 _LARGEST_BUFFER: Final = 1 << 20
+_NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_MOST_TEXTS: Final = 8
+"""Texts that are tried: a byte of what stood there before is a line's end once in hundreds."""
 
 
 def _history() -> Iterator[str]:

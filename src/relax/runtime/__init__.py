@@ -13,6 +13,7 @@ from .closure import Closure
 from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
 from .executable import Executable, ExecutableError, load_executable, load_module
+from .float_mode import set_flush_denormals
 from .missing import missing
 from .nd import NDArray
 from .numerics import NumericsError
@@ -52,6 +53,7 @@ __all__ = [
     "numpy_view",
     "register_func",
     "remove_global_func",
+    "set_flush_denormals",
     "set_num_threads",
     "tensor",
     "tensor_of",

@@ -108,7 +108,11 @@ class NDArray:
 
     def numpy(self) -> Array:
         """A copy of the contents as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
-        return without_padding(numpy_view(self.tensor).copy())
+        try:
+            view: Array = np.from_dlpack(self.tensor)
+            return view.copy()
+        except (BufferError, RuntimeError):  # a dtype that NumPy lacks, or a device
+            return without_padding(numpy_view(self.tensor).copy())
 
     asnumpy = numpy
 

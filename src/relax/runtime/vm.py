@@ -131,6 +131,7 @@ class VirtualMachine:
         self._tracer: Tracer | None = None
         self.is_watched = self._numerics is not None
         """True while calls are looked at: by an instrument, a tracer or a check of numerics."""
+        self._entries: dict[str, Closure] = {}
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, list[Any]] = {}
         self._outputs: dict[str, Any] = {}
@@ -151,6 +152,12 @@ class VirtualMachine:
         return self
 
     def _entry(self, name: str) -> Closure:
+        entry = self._entries.get(name)
+        if entry is None:
+            self._entries[name] = entry = self._find_entry(name)
+        return entry
+
+    def _find_entry(self, name: str) -> Closure:
         code = self._codes.get(name)
         if code is None or not code.function.exported:
             names = ", ".join([*self.executable.entry_points, *self._saved]) or "none"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from ..ir.tvm_names import answer_missing
 from . import cpu
 from .apply import ApplyDefaultSchedule
-from .packing import PACKED_CONSTANTS, PackConstants
+from .packing import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
 from .rule import IS_SCHEDULED, PackedFunction, ScheduleRule, schedule
 
 __all__ = [
-    "IS_SCHEDULED", "PACKED_CONSTANTS", "ApplyDefaultSchedule", "PackConstants", "PackedFunction", "ScheduleRule",
-    "cpu", "schedule",
+    "IS_SCHEDULED", "PACKED_CONSTANTS", "PACKED_KERNELS", "ApplyDefaultSchedule", "PackConstants", "PackedFunction",
+    "ScheduleRule", "cpu", "schedule",
 ]  # fmt: skip
 
 answer_missing(__name__)

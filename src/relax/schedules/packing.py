@@ -6,7 +6,7 @@
 The rule arranges the loops of the function that is called for that order (`ScheduleRule.pack`), and says how the
 constant is arranged. A function that is called with other operands too stays for those calls; a constant that is used
 elsewhere stays as well. The module's attribute ``relax.packed_constants`` counts what was done, and so does a message
-of the logger ``relax.schedules.packing``.
+of the logger ``relax.schedules.packing``; ``relax.packed_kernels`` says which function each new one computes.
 
 Declines: calls whose constant operands no rule has another order for.
 """
@@ -31,6 +31,9 @@ from .rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule, schedule
 
 PACKED_CONSTANTS: Final = "relax.packed_constants"
 """The module's attribute: {"kernels": 2, "constants": 3, "bytes": 4096}, of the constants in their new order."""
+
+PACKED_KERNELS: Final = "relax.packed_kernels"
+"""The module's attribute: {"matmul_packed": "matmul"}, the new functions and those that they were made from."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +71,8 @@ def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule])
     size = sum(constant.data.nbytes for constant in packer.constants.values())
     counts = {"kernels": len(packer.variants), "constants": len(packer.constants), "bytes": size}
     _log.info("packed %(constants)d constants, %(bytes)d bytes, for %(kernels)d kernels", counts)
-    return kept.with_attr(PACKED_CONSTANTS, counts)
+    origins = {new: name for (name, _), (new, _) in packer.variants.items()}
+    return kept.with_attr(PACKED_CONSTANTS, counts).with_attr(PACKED_KERNELS, origins)
 
 
 class _Packer:
@@ -149,4 +153,4 @@ def constant_positions(call: Call) -> tuple[int, ...]:
     return tuple(i for i, arg in enumerate(call.args) if isinstance(arg, Constant))
 
 
-__all__ = ["PACKED_CONSTANTS", "PackConstants", "constant_positions", "pack_constants"]
+__all__ = ["PACKED_CONSTANTS", "PACKED_KERNELS", "PackConstants", "constant_positions", "pack_constants"]

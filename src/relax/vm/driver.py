@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..analysis import assert_well_formed
 from ..codegen import CompiledKernels, CompiledModule, build_module, compile_module, executes, resolve
@@ -18,7 +18,7 @@ from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
-from ..schedules import ApplyDefaultSchedule, PackConstants, cpu
+from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target
 from ..tir import PrimFunc, written_params
 from ..tir.transform import LowerTIR
@@ -169,10 +169,11 @@ def _machine_passes(target: Target) -> Pass:
 def _compile(mod: IRModule, target: Target, compiled: bool, infos: Mapping[str, KernelInfo]) -> Executable:
     builder = ExecBuilder()
     kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
-    for name in [name for name in kernels if name in infos]:
-        builder.describe_kernel(
-            name, replace(infos[name], written=tuple(sorted(written_params(kernels[name]))))
-        )
+    origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
+    for name, kernel in kernels.items():
+        info = infos.get(origins.get(name, name))
+        if info is not None:
+            builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(kernel)))))
     constants = generate(builder, mod)
     if compiled:
         kernels |= compile_functions(builder, mod, constants).prim_funcs

@@ -14,7 +14,7 @@ from typing import Any
 
 from ... import te
 from ...ir import DataType
-from ...prim import PrimExpr, Select, const, intrin
+from ...prim import PrimExpr, Select, const, intrin, is_const
 from ..util import accumulator_dtype
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, spatial_axes
 
@@ -112,37 +112,43 @@ def conv_transpose(
     axes: dict[str, _Phases] = {}
     for j, axis in enumerate(letters):
         extent[axis] = conv_transpose_extent(size[axis], kernel[axis], pads[j], stride[j], dilate[j], more[j])
-        axes[axis] = _Phases(axis, size[axis], kernel[axis], extent[axis], pads[j][0], stride[j], dilate[j])
+        whole = stride[j] > 1 and is_const(kernel[axis], stride[j]) and dilate[j] == 1
+        make = _Blocks if whole and pads[j] == (0, 0) and not more[j] else _Phases
+        axes[axis] = make(axis, size[axis], kernel[axis], extent[axis], pads[j][0], stride[j], dilate[j])
     phased = [axis for axis in letters if axes[axis].stride > 1]
+    places = _places(out_layout, [axis.lower() for axis in phased], groups == 1)
     reach = {axis: part.reach for axis, part in axes.items()}
     source = padded(data, data_layout, reach, const(0, data.dtype))
     per_group = kernel["I"] // groups if groups != 1 else kernel["I"]
     rc = te.reduce_axis((0, per_group), "rc")
 
     def formula(*i: Any) -> Any:
-        phase = dict(zip(phased, i, strict=False))
-        at = dict(zip(out_layout, i[len(phased) :], strict=True))
+        at = dict(zip(places, i, strict=True))
         channel = rc.var if groups == 1 else at["C"] // kernel["O"] * per_group + rc.var
         read = {"N": at["N"], "C": channel}
         tap = {"O": at["C"] if groups == 1 else at["C"] % kernel["O"], "I": channel}
         within: list[PrimExpr] = []
         inside: list[PrimExpr] = []
         for axis, part in axes.items():
-            tap[axis], place = part.meet(phase.get(axis, 0), at[axis])
-            read[axis] = place + part.reach[0]
-            within += [tap[axis] < kernel[axis]] if part.step > 1 else []
-            inside += [place >= 0, place < size[axis]]
-        product = source(*(read[c] for c in data_layout)).astype(wide)
-        product = product * weight(*(tap[c] for c in kernel_layout)).astype(wide)
-        value = Select(intrin.all(*inside), product, const(0, wide))
+            tap[axis], place = part.meet(at.get(axis.lower(), 0), at[axis])
+            read[axis] = place
+            if not isinstance(part, _Blocks):
+                read[axis] = place + part.reach[0]
+                within += [tap[axis] < kernel[axis]] if part.step > 1 else []
+                inside += [place >= 0, place < size[axis]]
+        value = source(*(read[c] for c in data_layout)).astype(wide)
+        value = value * weight(*(tap[c] for c in kernel_layout)).astype(wide)
+        if inside:
+            value = Select(intrin.all(*inside), value, const(0, wide))
         if within:
             value = intrin.if_then_else(intrin.all(*within), value, const(0, wide))
-        return te.sum(value, axis=[rc, *(part.taps for part in axes.values())])
+        taps = [part.taps for part in axes.values() if not isinstance(part, _Blocks)]
+        return te.sum(value, axis=[rc, *taps])
 
     name = f"conv{len(letters)}d_transpose"
-    rows = {letter: axes[letter].count if letter in axes else extent[letter] for letter in out_layout}
-    shape = [*(axes[axis].stride for axis in phased), *(rows[letter] for letter in out_layout)]
-    phases = te.compute(shape, formula, name, tag=name)
+    rows = extent | {axis: part.count for axis, part in axes.items()}
+    rows |= {axis.lower(): axes[axis].stride for axis in phased}
+    phases = te.compute([rows[place] for place in places], formula, name, tag=name)
     if not phased:
         return _rounded(phases, kind)
 
@@ -150,11 +156,22 @@ def conv_transpose(
         at = dict(zip(out_layout, i, strict=True))
         ends = {axis: at[axis] + axes[axis].pad for axis in phased}
         at |= {axis: end // axes[axis].stride for axis, end in ends.items()}
-        value = phases(*(end % axes[axis].stride for axis, end in ends.items()), *(at[c] for c in out_layout))
+        at |= {axis.lower(): end % axes[axis].stride for axis, end in ends.items()}
+        value = phases(*(at[place] for place in places))
         gaps = [(end % axes[axis].shared).equal(0) for axis, end in ends.items() if axes[axis].shared > 1]
         return (Select(intrin.all(*gaps), value, const(0, wide)) if gaps else value).astype(kind)
 
     return te.compute([extent[c] for c in out_layout], element, f"{name}_interleaved")
+
+
+def _places(layout: str, phases: Sequence[str], apart: bool) -> list[str]:
+    """The dimensions of the sums: those of the result, and the phases.
+
+    The phases stand behind the output channels, as the taps do in the weights: what meets whole windows is a product
+    of matrices then. In groups they stand first.
+    """
+    at = layout.index("C") + 1 if apart else 0
+    return [*layout[:at], *phases, *layout[at:]]
 
 
 class _Phases:
@@ -196,3 +213,24 @@ class _Phases:
         first = phase // self.shared * self.inverse % self.step if self.step > 1 else 0
         start = (phase - first * self.dilation) // self.stride
         return first + self.taps.var * self.step, q + start - self.taps.var * (self.dilation // self.shared)
+
+
+class _Blocks(_Phases):
+    """A dimension in which the kernel is as long as the stride: each element of the data makes a block of its own."""
+
+    def __init__(
+        self,
+        axis: str,
+        size: PrimExpr,
+        kernel: PrimExpr,
+        extent: PrimExpr,
+        pad: int,
+        stride: int,
+        dilation: int,
+    ) -> None:
+        super().__init__(axis, size, kernel, extent, pad, stride, dilation)
+        self.count, self.reach = size, (const(0, "int64"), const(0, "int64"))
+
+    def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:
+        """The tap, which is the place in the block, and the element of the data."""
+        return phase, q
