@@ -18,6 +18,10 @@ chunk go over it. The last panel is filled up with zeros, and only its columns i
 depth is known and one block needs no sums in memory: each tile stores its results. What tiles read and write are views
 (`tile_view`), so that only their places depend on sizes, and not each index.
 
+Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
+cache. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in tiles of at most four, which
+read eight places of a block in turn: memory delivers several streams faster than one.
+
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
 High-Performance Matrix Multiplication*, 2008, with blocks for the first-level cache instead of the second.
 
