@@ -171,6 +171,7 @@ class _Share:
 
     number: PrimExpr
     tiles: PrimExpr
+    """How many tiles ask; 1: none does."""
     low: bool = False
     """True for tiles too few to hide that memory is slow: they read several streams."""
 
@@ -187,6 +188,7 @@ class _Writer:
         self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
         tile = self.tile
         self.cache = target.machine.caches.l2
+        """The bytes of the second-level cache."""
         self.dtype = str(operands.total.dtype)
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
@@ -483,7 +485,7 @@ class _Writer:
         return loop("k", length, lambda k: loop("s", STREAMS, lambda s: body(s * length + k)))
 
     def _asked(self, part: _Block, k: PrimExpr, number: PrimExpr, tiles: PrimExpr) -> list[Stmt]:
-        """What a tile asks for in a step: a line of its quarter of the next block, and of the one two quarters on.
+        """Prefetches of a tile in a step: a line of its quarter of the next block, and one of the quarter two further on.
 
         Four tiles ask for all lines without the second one. A single tile reads streams instead, as low ones do.
         """
