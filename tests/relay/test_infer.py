@@ -163,6 +163,7 @@ def @main() { (@even(3), @id(1), @id(True)) }
         ("let %f = fn(%x : int32) { %x }; %f(1, 2)", "E9043.*takes 1 arguments, found 2"),
         ("let %f = fn<a>(%x : a) -> a { %x }; %f<int32, int32>(1)", "E9043.*1 type parameters, found 2"),
         ("fn(%x) { %x.0 }", "E9041.*cannot be inferred.*annotate"),
+        ("where; 1", "E9041.*variable %_ cannot be inferred.*1:1"),
         ("ref_read(1)", "E9040.*the reference"),
         ("1 + (1, 2)", "E3101.*1:1"),
         ("nn.dense(ones(shape=[2, 3]), ones(shape=[4, 5]))", "E3102"),

@@ -123,7 +123,8 @@ class ExprParser(LeafParser):
         """``value; rest``: a value that is computed for its effect."""
         if not self.accept(";"):
             self.unexpected("expected `;` or the end of the block behind an expression")
-        bindings.append(_Binding(Var("_"), value, self.span_from(start)))
+        span = self.span_from(start)
+        bindings.append(_Binding(Var("_", span=span), value, span))
 
     def _let(self, bindings: list[_Binding], bound: list[str]) -> None:
         start = self.index
