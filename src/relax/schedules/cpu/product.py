@@ -485,7 +485,7 @@ class _Writer:
         return loop("k", length, lambda k: loop("s", STREAMS, lambda s: body(s * length + k)))
 
     def _asked(self, part: _Block, k: PrimExpr, number: PrimExpr, tiles: PrimExpr) -> list[Stmt]:
-        """Prefetches of a tile in a step: a line of its quarter of the next block, and one of the quarter two further on.
+        """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
 
         Four tiles ask for all lines without the second one. A single tile reads streams instead, as low ones do.
         """
