@@ -171,7 +171,7 @@ class _Share:
 
     number: PrimExpr
     tiles: PrimExpr
-    """How many tiles ask; 1: none does."""
+    """The number of tiles that ask; 1: none does."""
     low: bool = False
     """True for tiles too few to hide that memory is slow: they read several streams."""
 
