@@ -10,6 +10,7 @@ import pytest
 from relax import codegen
 from relax.codegen import resolve
 from relax.prim import intrin
+from relax.script import tir as T
 
 
 def _sigmoid(x):
@@ -72,6 +73,24 @@ def test_every_function_is_accurate_and_right_at_the_edges(kernels, dtype, targe
                 else reference(x.astype("float64"))
             )
         assert ulps(found, np.asarray(exact)).max() < 4, name
+
+
+def test_exponentials_of_vectors():
+    @T.prim_func
+    def main(X: T.Buffer((16384,), "float32"), Y: T.Buffer((16384,), "float32")):
+        for i in range(1024):
+            for lane in T.vectorized(16):
+                Y[i * 16 + lane] = T.exp(X[i * 16 + lane])
+
+    module = codegen.build_module(main)
+    x = samples("float32")[-16384:]
+    found = np.empty_like(x)
+    module["main"](x, found)
+    with np.errstate(all="ignore"):
+        assert ulps(found, np.exp(x.astype("float64"))).max() < 2
+    resolved = resolve("llvm")
+    has_scale = resolved.triple.startswith("x86_64") and resolved.vector_bits >= 512
+    assert ("vscalefps" in module.get_source("asm")) == has_scale
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2"])

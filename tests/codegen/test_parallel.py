@@ -92,6 +92,20 @@ def test_a_small_loop_stays_serial():
     check(large, np.ones((128, 512), "float32"))
 
 
+def test_the_work_of_vectors_counts_by_instructions():
+    """As many elements as in the large loop above: one instruction each sixteen."""
+
+    @T.prim_func
+    def vectors(A: T.Buffer((128, 256), "float32")):
+        for i in T.parallel(128):
+            for j in range(16):
+                for x in T.vectorized(16):
+                    A[i, j * 16 + x] = A[i, j * 16 + x] + T.float32(1)
+
+    assert LAUNCH not in text_of(vectors)
+    check(vectors, np.ones((128, 256), "float32"))
+
+
 def test_symbolic_work_is_estimated_when_the_loop_runs():
     """The size of the inner loop decides: a loop of little work is one chunk, run by the calling thread."""
 

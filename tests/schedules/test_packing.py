@@ -98,6 +98,51 @@ def test_a_product_of_packed_panels(target, n, transposed):
             np.testing.assert_array_equal(result, x @ weights)
 
 
+def packed_product(rows, k, n, machine):
+    """A product with packed weights, and their panels."""
+    a, b = te.placeholder((rows, k), name="A"), te.placeholder((k, n), name="B")
+    axis = te.reduce_axis((0, k), "k")
+    func = te.create_prim_func(
+        [a, b, te.compute((rows, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), "C")]
+    )
+    packed = Product().pack(func, machine, (1,))
+    return packed.func, packed.packings[1](integers(k, n))
+
+
+@pytest.mark.parametrize(("k", "n"), [(192, 70), (64, 16)])
+def test_few_rows_read_several_places_of_a_panel_in_turn(target, k, n):
+    func, panels = packed_product(te.var("m", "int64"), k, n, target)
+    assert "for k, s in T.grid(T.int64(8), T.int64(8))" in func.script()
+    kernel = build_module(packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[0])["main"]
+    host_panels = packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[1]
+    for rows in (1, 2, 3, 4, 6, 8, 11, 12, 13, 23):
+        x, result = integers(rows, k), np.full((rows, n), 77, "float32")
+        kernel(x, host_panels, result)
+        np.testing.assert_array_equal(result, x @ integers(k, n))
+        if rows in (3, 8, 13) and n == 16:
+            result[:] = 77
+            tir.interpret(func, x, panels, result, reverse_parallel=True)
+            np.testing.assert_array_equal(result, x @ integers(k, n))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 14])
+def test_a_known_number_of_few_rows(rows):
+    func, panels = packed_product(rows, 192, 70, resolve("llvm"))
+    assert (", s in T.grid(" in func.script()) == (rows < 12)
+    x, result = integers(rows, 192), np.full((rows, 70), 77, "float32")
+    build_module(func)["main"](x, panels, result)
+    np.testing.assert_array_equal(result, x @ integers(192, 70))
+
+
+def test_rows_that_do_not_fit_the_second_level_cache_are_groups():
+    machine = resolve("llvm -l2-cache=1024")
+    func, panels = packed_product(61, 10, 16, machine)
+    assert "for task in T.parallel(T.int64(3))" in func.script()
+    x, result = integers(61, 10), np.full((61, 16), 77, "float32")
+    build_module(func)["main"](x, panels, result)
+    np.testing.assert_array_equal(result, x @ integers(10, 16))
+
+
 def test_batches_of_weights(target):
     a, b = te.placeholder((5, 30), name="A"), te.placeholder((3, 30, 40), name="B")
     k = te.reduce_axis((0, 30), "k")

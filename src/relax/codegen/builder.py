@@ -38,6 +38,8 @@ class ModuleBuilder:
         """True if LLVM is to keep the order of instructions: the code has tiles in registers (see `worker`)."""
         self.has_loops = self.has_scalar_loops = False
         """True if there is a loop; and an innermost one without operations on vectors, which LLVM may find some for."""
+        self.has_vector_scale = False
+        """True if the machine multiplies sixteen float32 by powers of 2 in one instruction (vscalefps of AVX-512)."""
         self.has_wide_tiles = False
         """True if vectors of a tile in registers are longer than those of the machine: LLVM has to split them."""
 

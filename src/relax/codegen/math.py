@@ -45,6 +45,8 @@ _ERFCX: Final = (1.2681961059570312, -0.11631415784358978, -0.11590594053268433,
                  -0.09322529286146164, 0.021126028150320053, 0.0055112228728830814, -0.0037532958667725325,
                  -0.0004057380720041692, 0.0005029934691265225)  # fmt: skip
 
+_SCALED_LANES: Final = 16
+
 _SIN: Final = (-0.1666666716337204, 0.008333379402756691, -0.00019853065896313637, 2.8325487164693186e-06)
 _COS: Final = (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05)
 
@@ -56,6 +58,21 @@ def scale_by_power(x: Val, n: Val) -> Val:
     first = ((half + 127) << 23).bitcast("float")
     second = (((whole - half) + 127) << 23).bitcast("float")
     return x * first * second
+
+
+def _has_scale(x: Val) -> bool:
+    """True for vectors that the machine multiplies by powers of 2 in one instruction."""
+    return x.lanes == _SCALED_LANES and x.b.module.has_vector_scale
+
+
+def _scaled(x: Val, n: Val) -> Val:
+    """x · 2^n for whole n, rounded once, in one instruction; NaN if either is."""
+    t = x.full_type
+    name = "llvm.x86.avx512.mask.scalef.ps.512"
+    function = x.b.module.intrinsic(name, t, t, t, t, "i16", "i32")
+    in_current_mode = 4
+    arguments = f"{t} {x.ref}, {t} {n.ref}, {t} zeroinitializer, i16 -1, i32 {in_current_mode}"
+    return Val(x.b, x.type, x.lanes, x.b.call(t, function, arguments, pure=True))
 
 
 def _clamped(x: Val, low: float, high: float) -> Val:
@@ -81,7 +98,13 @@ def _reduced(t: Val) -> tuple[Val, Val]:
 
 def exp(x: Val) -> Val:
     """e^x = 2^n · e^(x - n ln 2)."""
-    n, r = _reduced(_clamped(x, -104.0, 89.0))
+    low, high = -104.0, 89.0
+    if _has_scale(x):
+        x = x.lt(low).choose(low, x)
+        x = x.gt(high).choose(high, x)  # NaN is neither, and goes through all
+        n, r = _reduced(x)
+        return _scaled(_exp_reduced(r), n)
+    n, r = _reduced(_clamped(x, low, high))
     return _keep_nan(x, scale_by_power(_exp_reduced(r), n))
 
 

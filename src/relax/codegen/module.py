@@ -93,6 +93,8 @@ def written_kernels(
     half = SmallFloats(target.has_half_conversion)
     symbols = frozenset(map(symbol_name, funcs))
     units = [Unit(ModuleBuilder(), target, half, group, symbols, diagnostics) for group in _groups(funcs)]
+    for unit in units:
+        unit.module.has_vector_scale = target.vector_bits >= 512 and target.triple.startswith("x86_64")
     for unit in units if mark_loops else ():
         unit.loops = []
     places = {name: place for place, name in enumerate(funcs)}

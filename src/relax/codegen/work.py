@@ -1,7 +1,10 @@
 """An estimate of the work of a parallel loop, which decides how many iterations a thread takes at once.
 
-The unit is one operation on one element: a load, a store, an addition; a function such as exp counts for more. A core
-does one to ten of them in a nanosecond. Sizes that the function's parameters tell count as they are when the loop runs.
+The unit is one operation on one element: a load, a store, an addition; about a quarter of a nanosecond, because LLVM
+turns several of them into one instruction. What is vectors already counts by instructions: arithmetic, of which a core
+does two in a cycle, little; a load or a store as much as the second-level cache takes, unless its buffer is kept in
+registers; a function such as exp for what it is made of. Sizes that the function's parameters tell count as they are
+when the loop runs.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from ..ir import GlobalVar
+from ..ir import DataType, GlobalVar
 from ..prim import (
     Add,
     BinaryExpr,
@@ -30,6 +33,7 @@ from ..prim import (
 from ..tir import (
     AllocBuffer,
     AssertStmt,
+    Buffer,
     BufferLoad,
     BufferStore,
     DeclBuffer,
@@ -51,7 +55,7 @@ Work: TypeAlias = "float | Val"
 """A number of operations: known when compiling, or a double."""
 
 CHUNK_WORK: Final = 16384
-"""The least work of one chunk: 2 to 15 µs, where claiming it takes 0.1 µs."""
+"""The least work of one chunk: some microseconds, where claiming it takes 0.1 µs."""
 LOOP_WORK: Final = 4 * CHUNK_WORK
 """The least work of a loop that runs on several threads: to wake a thread takes as long."""
 
@@ -59,6 +63,9 @@ _UNKNOWN_EXTENT: Final = 16.0
 """The iterations of a loop whose length depends on loops around it, or on memory."""
 _UNKNOWN_CALL: Final = 1e4
 _ELEMENTARY: Final = 16.0
+_VECTOR_ARITHMETIC: Final = 0.5
+_VECTOR_ACCESS: Final = 4.0
+_VECTOR_ELEMENTARY: Final = 24.0
 
 
 def work_of_iteration(cx: Context, func: PrimFunc) -> Work | None:
@@ -81,36 +88,51 @@ def _of(cx: Context, stmt: Stmt) -> Work:
         case For(_, _, extent, _, body):
             return _times(_extent(cx, extent), _of(cx, body))
         case While(condition, body):
-            return _times(_UNKNOWN_EXTENT, _total([_operations(condition), _of(cx, body)]))
+            return _times(_UNKNOWN_EXTENT, _total([_operations(cx, condition), _of(cx, body)]))
         case IfThenElse(condition, then_case, else_case):
             arms = [_of(cx, then_case)] + ([] if else_case is None else [_of(cx, else_case)])
-            return _total([_operations(condition), *arms])
+            return _total([_operations(cx, condition), *arms])
         case LetStmt(_, value, body):
-            return _total([_operations(value), _of(cx, body)])
-        case BufferStore(_, value):
-            return _operations(value) + max(value.dtype.lanes, 1)
+            return _total([_operations(cx, value), _of(cx, body)])
+        case BufferStore(buffer, value):
+            return _operations(cx, value) + _access(cx, buffer, value.dtype)
         case Evaluate(value):
-            return _operations(value)
+            return _operations(cx, value)
         case AllocBuffer() | DeclBuffer() | AssertStmt():
             return _of(cx, stmt.body)
         case _:
             return 1.0
 
 
-def _operations(expr: PrimExpr) -> float:
+def _operations(cx: Context, expr: PrimExpr) -> float:
     """The operations of an expression. Those on integers alone are index arithmetic, and cost next to nothing."""
     total = 0.0
 
     def visit(part: PrimExpr) -> None:
         nonlocal total
-        lanes = max(part.dtype.lanes, 1)
-        if isinstance(part, BufferLoad) or (isinstance(part, (BinaryExpr, Select)) and part.dtype.is_float):
-            total += lanes
+        vectors = _vectors(cx, part.dtype)
+        if isinstance(part, BufferLoad):
+            total += _access(cx, part.buffer, part.dtype)
+        elif isinstance(part, (BinaryExpr, Select)) and part.dtype.is_float:
+            total += vectors * _VECTOR_ARITHMETIC or 1.0
         elif isinstance(part, Call):
-            total += _UNKNOWN_CALL if isinstance(part.op, GlobalVar) else _ELEMENTARY * lanes
+            called = _UNKNOWN_CALL if isinstance(part.op, GlobalVar) else _ELEMENTARY
+            total += vectors * _VECTOR_ELEMENTARY or called
 
     post_order(expr, visit)
     return total
+
+
+def _access(cx: Context, buffer: Buffer, dtype: DataType) -> float:
+    """The operations of a load or a store."""
+    if buffer.scope == "local":
+        return 0.0
+    return _vectors(cx, dtype) * _VECTOR_ACCESS or 1.0
+
+
+def _vectors(cx: Context, dtype: DataType) -> int:
+    """The number of the machine's vectors in a value; 0 for a single number."""
+    return 0 if dtype.lanes <= 1 else -(-dtype.lanes * dtype.bits // cx.unit.target.vector_bits)
 
 
 def _extent(cx: Context, extent: PrimExpr) -> Work:

@@ -3,8 +3,8 @@
     S[b, i, j] = Σ_k Q[b, i, k] · K[b, j, k]         for task in T.parallel(batch * blocks):     64 queries at a time
     X[b, i, j] = S[b, i, j] * c + mask[b, i, j]          queries[0:d, 0:64] = Q[b, 64 queries, :]ᵀ
     M[b, i]    = max_j X[b, i, j]                        most, total, sums[0:dv, 0:64] = -inf, 0, 0
-    W[b, i, j] = exp(X[b, i, j] - M[b, i])               for ko in range(ceildiv(n, 120)):       120 keys at a time
-    T[b, i]    = Σ_j W[b, i, j]                              for io in range(20):                six keys at a time
+    W[b, i, j] = exp(X[b, i, j] - M[b, i])               for ko in range(ceildiv(n, 60)):        60 keys at a time
+    T[b, i]    = Σ_j W[b, i, j]                              for io in range(10):                six keys at a time
     O[b, i, d] = Σ_j W[b, i, j] · V[b, j, d]                     acc = Σ_k K[key + p, k] * queries[k, :]   p in 0 .. 5
     R[b, i, d] = O[b, i, d] / T[b, i]                            weights[io * 6 + p, :] = X of acc
                                                                  new = max(new, weights[io * 6 + p, :])
@@ -36,6 +36,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...prim import Add, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, exp, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -44,6 +45,7 @@ from ...tir import (
     BufferLoad,
     BufferStore,
     DeclBuffer,
+    Evaluate,
     ForKind,
     IfThenElse,
     IterVar,
@@ -67,6 +69,10 @@ SMALL: Final = 8192
 """Multiplications for which arranging the loops is not worth the time to compile them."""
 LONGEST: Final = 512
 """The most numbers of a head."""
+LINE: Final = 64
+"""The bytes of a cache line."""
+AHEAD: Final = 16
+"""The keys between one whose value is used and that whose value is asked for."""
 
 
 class StreamedAttention(ScheduleRule):
@@ -129,9 +135,9 @@ class Streamed:
         self.tile = Tile(tile.rows, vectors, tile.lanes)
         self.width = self.tile.columns
         """The queries of a block."""
-        fitting = target.machine.caches.l1 * 2 // 3 // (self.width * bits // 8)
+        fitting = target.machine.caches.l1 // 3 // (self.width * bits // 8)
         self.most_keys = min(max(fitting // tile.rows, 4), 20) * tile.rows
-        """The keys of a block, whose weights fill most of the first-level cache."""
+        """The keys of a block, whose weights and values fill most of the first-level cache."""
 
     # ------------------------------------------------------------------ tasks
 
@@ -283,7 +289,14 @@ class Streamed:
             def left(p: PrimExpr, k: PrimExpr) -> PrimExpr:
                 return BufferLoad(keys, (first + p, k))
 
-            return self._tile(height, None, int64(self.depth), left, queries, finished)
+            def ahead(k: PrimExpr) -> PrimExpr:
+                """The lines of the keys of the next tile, one after the other."""
+                numbers = LINE * 8 // keys.dtype.bits
+                lines = -(-self.depth // numbers)
+                key = first + height + floordiv(k, lines)
+                return BufferLoad(keys, (key, floormod(k, lines) * numbers))
+
+            return self._tile(height, None, int64(self.depth), left, queries, finished, ahead)
 
         height = self.tile.rows
         whole = floordiv(count, height)
@@ -299,8 +312,12 @@ class Streamed:
     def _tile(
         self, height: int, start: Callable[[PrimExpr, PrimExpr], PrimExpr] | None, depth: PrimExpr,
         left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[Buffer], Stmt],
+        ahead: Callable[[PrimExpr], PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """`finished` of sums in registers: of `left` of a row and the depth times rows of `right`, from `start` on."""
+        """`finished` of sums in registers: of `left` of a row and the depth times rows of `right`, from `start` on.
+
+        Each step asks for the line of an element that is needed later: keys and values may be far apart in memory.
+        """
         lanes = self.tile.lanes
         vector = str(self.one.product.dtype.with_lanes(lanes))
 
@@ -320,7 +337,8 @@ class Streamed:
                     return LetStmt(element, spread(left(p, k), lanes), update)
 
                 loads = each(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
-                return block([loads, loop("p", height, row, ForKind.UNROLLED)])
+                asked = Evaluate(prefetch(ahead(k), locality=3))
+                return block([asked, loads, loop("p", height, row, ForKind.UNROLLED)])
 
             return block([
                 loop("p", height, lambda p: each(lambda c: begun(p, c)), ForKind.UNROLLED),
@@ -380,7 +398,10 @@ class Streamed:
             def left(p: PrimExpr, j: PrimExpr) -> PrimExpr:
                 return BufferLoad(heads, (j, first + p))
 
-            return self._tile(height, start, count, left, memory["weights"], finished)
+            def ahead(j: PrimExpr) -> PrimExpr:
+                return BufferLoad(heads, (j + AHEAD, first))
+
+            return self._tile(height, start, count, left, memory["weights"], finished, ahead)
 
         segments = even_pieces(self.columns, -(-self.columns // self.tile.rows))
         return block(

@@ -18,6 +18,10 @@ chunk go over it. The last panel is filled up with zeros, and only its columns i
 depth is known and one block needs no sums in memory: each tile stores its results. What tiles read and write are views
 (`tile_view`), so that only their places depend on sizes, and not each index.
 
+Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
+cache. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in tiles of at most four, which
+read eight places of a block in turn: memory delivers several streams faster than one.
+
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
 High-Performance Matrix Multiplication*, 2008, with blocks for the first-level cache instead of the second.
 
@@ -28,7 +32,7 @@ dimension is not that of columns, and products that are small.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -69,8 +73,22 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Matrices, Results, Values, rewritten_products, tile_view
 from .packed_panels import packed_products
-from .tiling import FEW_ROWS, Segment, Tile, blocks, groups, tile_for, with_panels
+from .tiling import (
+    FEW_ROWS,
+    LOW,
+    STREAMED_ROWS,
+    Segment,
+    Tile,
+    blocks,
+    groups,
+    low_blocks,
+    panels,
+    tile_for,
+    with_panels,
+)
 
+STREAMS: Final = 8
+"""The places of a block of packed panels that few rows read in turn: memory delivers them faster than one."""
 QUARTERS: Final = 4
 """The tiles that together ask for the next block of packed panels: each for one line in a step."""
 CHUNK: Final = 40
@@ -101,6 +119,14 @@ def depth_of_block(target: Target, tile: Tile, bits: int) -> int:
     """The rows of a panel that fill two thirds of the first-level cache."""
     rows = target.machine.caches.l1 * 2 // 3 // (tile.columns * bits // 8)
     return max(rows // 32 * 32, 32)
+
+
+def even_block(depth: PrimExpr, most: int) -> int:
+    """The depth of blocks of at most so many rows: where it can be, one that divides a number into equal blocks."""
+    if not isinstance(depth, IntImm) or depth.value <= most:
+        return most
+    sizes = range(most // STREAMS * STREAMS, most // 2, -STREAMS)
+    return next((size for size in sizes if depth.value % size == 0), most)
 
 
 @dataclass(frozen=True)
@@ -139,6 +165,21 @@ class _Rows:
         return self.tiles * height + (0 if self.tail is None else self.tail)
 
 
+@dataclass(frozen=True)
+class _Share:
+    """The part of a tile in fetching packed panels: its number among the tiles that ask for the next block."""
+
+    number: PrimExpr
+    tiles: PrimExpr
+    """The number of tiles that ask; 1: none does."""
+    low: bool = False
+    """True for tiles too few to hide that memory is slow: they read several streams."""
+
+    def behind(self, count: PrimExpr | int) -> _Share:
+        """The share of the tile so many behind this one."""
+        return replace(self, number=simplify(self.number + count))
+
+
 class _Writer:
     """Writes the loops of one product."""
 
@@ -146,15 +187,22 @@ class _Writer:
         bits = operands.total.dtype.bits
         self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
         tile = self.tile
+        self.cache = target.machine.caches.l2
+        """The bytes of the second-level cache."""
         self.dtype = str(operands.total.dtype)
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
         self.whole = int64(0) if self.few else simplify(floordiv(self.rows, tile.rows))
+        if operands.packed is not None and not isinstance(self.rows, IntImm):
+            self.whole = simplify(Select(self.rows < STREAMED_ROWS, int64(0), self.whole))
         """The number of blocks of the tile's full height, which groups share."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
         """True if no vector reaches beyond the last column."""
-        self.block = depth_of_block(target, tile, bits)
+        self.block = even_block(self.depth, depth_of_block(target, tile, bits))
+        columns = self.columns.value if isinstance(self.columns, IntImm) else 0
+        self.widest = panels(columns, tile)[0].size if columns else tile.vectors
+        """The vectors of the widest panels."""
         is_sum = operands.store.value is operands.total
         self.direct = is_sum and isinstance(self.depth, IntImm) and self.depth.value <= self.block
         """True if each tile stores its results."""
@@ -168,8 +216,8 @@ class _Writer:
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             others = _product([*batch, count])
-            rows = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
-            number = groups(self.whole, others, rows // self.tile.rows, self.cores)
+            least = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
+            number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
@@ -179,6 +227,12 @@ class _Writer:
             return loop("task", _product(sizes), task, ForKind.PARALLEL)
 
         return self.operands.declared(with_panels(self.columns, self.tile, counted))
+
+    def _most_blocks(self, least: int) -> PrimExpr:
+        """The blocks of rows that stay in the second-level cache, beside a panel, while all panels go over them."""
+        size = self.tile.rows * self.depth * (self.operands.left.dtype.bits // 8)
+        fitting = floordiv(int64(self.cache * 3 // 8), maximum(size, int64(1)))
+        return simplify(maximum(fitting, int64(least // self.tile.rows)))
 
     def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
         """A group of rows of one panel."""
@@ -220,7 +274,7 @@ class _Writer:
         """The rows of a group of blocks, so many at a time."""
         if self.few:
             return self._chunk(panel, int64(0), int64(0), None)
-        left = simplify(floormod(self.rows, self.tile.rows))
+        left = self._left()
 
         def chunk(ch: PrimExpr) -> Stmt:
             return let("block", begin + ch * CHUNK, lambda first: named(
@@ -340,45 +394,58 @@ class _Writer:
 
     # ------------------------------------------------------------------ tiles
 
+    def _left(self) -> PrimExpr:
+        """The number of rows behind the whole tiles."""
+        if isinstance(self.rows, IntImm):
+            return simplify(floormod(self.rows, self.tile.rows))
+        return simplify(self.rows - self.whole * self.tile.rows)
+
     def _tiles(self, part: _Block, rows: _Rows) -> Stmt:
         """The tiles of some rows."""
-        if isinstance(self.rows, IntImm) and self.few:
-            segments = blocks(self.rows.value, self.tile)
-            return block(self._tiles_of(part, rows, s.start, s.count, s.size) for s in segments)
         height = self.tile.rows
-        whole = self._tiles_of(part, rows, int64(0), rows.tiles, height)
+        if isinstance(self.rows, IntImm) and self.few:
+            low = self.operands.packed is not None and self.rows.value < STREAMED_ROWS
+            segments = (low_blocks if low else blocks)(self.rows.value, self.tile)
+            share = _Share(int64(0), int64(sum(s.number for s in segments)), low)
+            parts: list[Stmt] = []
+            for s in segments:
+                parts.append(self._tiles_of(part, rows, s.start, s.count, s.size, share))
+                share = share.behind(s.number)
+            return block(parts)
+        share = _Share(int64(0), rows.tiles)
+        whole = self._tiles_of(part, rows, int64(0), rows.tiles, height, share)
         return block([whole, *([] if rows.tail is None else [self._tail(part, rows, rows.tail)])])
 
-    def _tiles_of(self, part: _Block, rows: _Rows, start: PrimExpr, count: PrimExpr, height: int) -> Stmt:
+    def _tiles_of(
+        self, part: _Block, rows: _Rows, start: PrimExpr, count: PrimExpr, height: int, share: _Share
+    ) -> Stmt:
         """Tiles of one height that follow each other, the first of which begins `start` rows behind the first row."""
         return loop("io", simplify(count), lambda io: self._tile(
-            part, rows, simplify(start + io * height), height, io))  # fmt: skip
+            part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
     def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: for each bit of an unknown number a tile.
+        """The rows behind the whole tiles: of an unknown number as many fours as it has, then a tile for each bit.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
-        left, first = simplify(floormod(self.rows, self.tile.rows)), rows.tiles * self.tile.rows
+        left, first = self._left(), rows.tiles * self.tile.rows
+        low = _Share(rows.tiles, int64(1), low=True)
         if isinstance(left, IntImm):
-            tile = self._tile(part, rows, simplify(first), left.value)
+            tile = self._tile(part, rows, simplify(first), left.value, _Share(rows.tiles, int64(1)))
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
-        if part.panel.vectors < self.tile.vectors:
-            return self._tiles_of(part, rows, first, tail, 1)
-        stmts: list[Stmt] = []
-        for height in (4, 2, 1):
-            rest = tail if height == 4 else floormod(tail, 2 * height)
-            stmts.append(IfThenElse(rest >= height, self._tile(part, rows, first, height)))
+        if part.panel.vectors < self.widest:
+            return self._tiles_of(part, rows, first, tail, 1, low)
+        fours = floordiv(tail, LOW)
+        stmts = [self._tiles_of(part, rows, first, fours, LOW, _Share(rows.tiles, int64(2), low=True))]
+        first = first + fours * LOW
+        for height in (2, 1):
+            rest = floormod(tail, 2 * height)
+            stmts.append(IfThenElse(rest >= height, self._tile(part, rows, first, height, low)))
             first = first + floordiv(rest, height) * height
         return block(stmts)
 
-    def _tile(
-        self, part: _Block, rows: _Rows, first: PrimExpr, height: int, ahead: PrimExpr | None = None
-    ) -> Stmt:
-        """Some rows, from `first` on behind those before, over a block; their sums are in registers.
-
-        `ahead` is the number of a tile that asks for a quarter of the next block, if panels are packed.
-        """
+    def _tile(self, part: _Block, rows: _Rows, first: PrimExpr, height: int, share: _Share) -> Stmt:
+        """Some rows, from `first` on behind those before, over a block; their sums are in registers."""
         operands, lanes = self.operands, self.tile.lanes
         width = part.panel.vectors * lanes
         at = {**part.panel.values, operands.row: rows.first + first, operands.k: part.start}
@@ -389,8 +456,14 @@ class _Writer:
                 part.panel, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
 
         def tile(acc: Buffer) -> Stmt:
-            sums = alloc("right", (width,), self.dtype, "local", lambda right: loop(
-                "k", part.depth, lambda k: self._step(part, acc, left, right, k, height, ahead)))  # fmt: skip
+            def step(right: Buffer, k: PrimExpr) -> Stmt:
+                asked = self._asked(part, k, share.number, share.tiles)
+                return block([*asked, self._step(part, acc, left, right, k, height)])
+
+            steps = self._in_streams if share.low else partial(loop, "k")
+            sums = alloc(
+                "right", (width,), self.dtype, "local", lambda right: steps(part.depth, partial(step, right))
+            )
             kept = rows.sums
             if kept is None:
                 zero = spread(const(0, self.dtype), lanes)
@@ -403,23 +476,33 @@ class _Writer:
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _step(
-        self,
-        part: _Block,
-        acc: Buffer,
-        left: Buffer,
-        right: Buffer,
-        k: Var,
-        height: int,
-        ahead: PrimExpr | None,
-    ) -> Stmt:
+    def _in_streams(self, depth: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        """A statement for each k of a block: of packed panels, of one of several places after the other."""
+        packed = self.operands.packed is not None
+        if not packed or not isinstance(depth, IntImm) or depth.value % STREAMS:
+            return loop("k", depth, body)
+        length = depth.value // STREAMS
+        return loop("k", length, lambda k: loop("s", STREAMS, lambda s: body(s * length + k)))
+
+    def _asked(self, part: _Block, k: PrimExpr, number: PrimExpr, tiles: PrimExpr) -> list[Stmt]:
+        """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
+
+        Four tiles ask for all lines without the second one. A single tile reads streams instead, as low ones do.
+        """
+        if self.operands.packed is None or is_const(tiles, 1):
+            return []
+        quarter, other = floormod(number, QUARTERS), floormod(number + 2, QUARTERS)
+        if isinstance(tiles, IntImm):
+            quarters = [quarter] if tiles.value >= QUARTERS else [quarter, other]
+        else:
+            quarters = [quarter, Select(tiles < QUARTERS, other, quarter)]
+        rows = [part.depth + floordiv(part.depth, QUARTERS) * each for each in quarters]
+        lines = [BufferLoad(part.source, (row, k * self.tile.lanes)) for row in rows]
+        return [Evaluate(prefetch(line, locality=2)) for line in lines]
+
+    def _step(self, part: _Block, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int) -> Stmt:
         """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
         lanes = self.tile.lanes
-        asked: list[Stmt] = []
-        if ahead is not None and self.operands.packed is not None:
-            quarter = floordiv(part.depth, QUARTERS) * floormod(ahead, QUARTERS)
-            line = BufferLoad(part.source, (part.depth + quarter, k * lanes))
-            asked.append(Evaluate(prefetch(line, locality=2)))
         rights = self._each_vector(part.panel, lambda c: vector_store(
             right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
 
@@ -433,7 +516,7 @@ class _Writer:
 
             return LetStmt(element, value, self._each_vector(part.panel, update))
 
-        return block([*asked, rights, loop("p", height, row, ForKind.UNROLLED)])
+        return block([rights, loop("p", height, row, ForKind.UNROLLED)])
 
     # ------------------------------------------------------------------ results
 

@@ -2,7 +2,7 @@
 
 X[b, i, j] = T.if_then_else(j <= i + n - m, S[b, i, j] * c + mask[i, j], -inf)
 
-for the queries from q on and the keys from k on:       mask_block[0:120, 0:64] = mask[q : q + 64, k : k + 120]ᵀ
+for the queries from q on and the keys from k on:       mask_block[0:60, 0:64] = mask[q : q + 64, k : k + 60]ᵀ
 keys that any of 64 queries sees:                       from 0 up to q + 63 + n - m
 """
 

@@ -6,8 +6,10 @@ Columns are dealt out in *panels*, rows in *blocks*; a panel and a block meet in
     rows      512 = 85 · 6 + 2                         blocks of at most 6 rows, and what is left
     rows       13 = 5 + 4 + 4                          few rows as equal as they can be
     rows        m = m // 6 · 6 + 4 + 2 + 1             of an unknown number: each of the last three if it is needed
+    rows       11 = 4 + 4 + 2 + 1                      fewer than 12 with packed panels: low blocks
 
-A *task* is a panel and a group of blocks: what a thread takes at a time. There is one group unless panels are few.
+A *task* is a panel and a group of blocks: what a thread takes at a time. There is one group unless panels are few, or
+the rows of A do not fit the second-level cache.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ FEW_ROWS: Final = 48
 """With fewer rows than this, blocks are as equal as they can be."""
 MASKED_BITS: Final = 512
 """The width of vectors whose instructions all take masks."""
+LOW: Final = 4
+"""The most rows of a low block."""
+STREAMED_ROWS: Final = 12
+"""With fewer rows than this, a product of packed panels takes as long as memory takes to deliver them."""
 TASKS_PER_CORE: Final = 4
 """With so many tasks, all cores are busy for nearly as long."""
 
@@ -110,6 +116,11 @@ def blocks(rows: int, tile: Tile) -> list[Segment]:
     ]
 
 
+def low_blocks(rows: int, tile: Tile) -> list[Segment]:
+    """The blocks of a few rows, lower than the tile: there are more of them to ask for what is next."""
+    return even_pieces(rows, -(-rows // min(LOW, tile.rows)))
+
+
 def even_pieces(total: int, count: int) -> list[Segment]:
     """So many pieces of two neighbouring sizes, the larger ones first."""
     if not count:
@@ -119,12 +130,16 @@ def even_pieces(total: int, count: int) -> list[Segment]:
     return [Segment(_int64(start), _int64(number), each) for start, number, each in parts if number]
 
 
-def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int) -> PrimExpr:
-    """The number of groups of blocks, each of which has at least `least` of them, where `others` tasks are too few."""
-    if cores == 1:
-        return _int64(1)
-    missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
-    return simplify(maximum(_int64(1), minimum(floordiv(blocks, least), missing)))
+def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr) -> PrimExpr:
+    """The number of groups of blocks: enough for all cores, as far as each has at least `least` blocks.
+
+    There are more if one would have more than `most` blocks.
+    """
+    number = maximum(_int64(1), ceildiv(blocks, most))
+    if cores > 1:
+        missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
+        number = maximum(number, minimum(floordiv(blocks, least), missing))
+    return simplify(number)
 
 
 def _int64(value: int) -> PrimExpr:
@@ -133,12 +148,15 @@ def _int64(value: int) -> PrimExpr:
 
 __all__ = [
     "FEW_ROWS",
+    "LOW",
+    "STREAMED_ROWS",
     "Segment",
     "Tile",
     "blocks",
     "even_pieces",
     "groups",
     "has_masks",
+    "low_blocks",
     "panels",
     "tile_for",
     "with_panels",

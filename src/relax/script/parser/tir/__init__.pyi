@@ -250,7 +250,9 @@ def serial(
 ) -> Iterable[_Var]:
     """``for i in T.serial(n)``: one iteration after the other."""
 
-def parallel(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Iterable[_Var]:
+def parallel(
+    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
+) -> Iterable[_Var]:
     """Iterations on several threads."""
 
 def vectorized(
@@ -258,7 +260,9 @@ def vectorized(
 ) -> Iterable[_Var]:
     """All iterations at once, as operations on vectors."""
 
-def unroll(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Iterable[_Var]:
+def unroll(
+    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
+) -> Iterable[_Var]:
     """Iterations written out."""
 
 unrolled = unroll
@@ -340,7 +344,7 @@ def Select(condition: Any, true_value: Any, false_value: Any, *, dtype: Any = No
 def Shuffle(vectors: Any, indices: Any, *, dtype: Any = None) -> _Shuffle:
     """Lanes of vectors, in the order of the indices."""
 
-def SizeVar(name: str, dtype: str = "int32") -> _Var:
+def SizeVar(name: str, dtype: str = 'int32') -> _Var:
     """A variable known to be ≥ 0."""
 
 def StringImm(text: str, *, dtype: Any = None) -> _StringImm:
@@ -368,11 +372,17 @@ def any(*args: Any, dtype: Any = None) -> PrimExpr:
     """The disjunction."""
 
 def anylist_getitem(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def anylist_resetitem(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def anylist_setitem(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def anylist_setitem_call_cpacked(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def anylist_setitem_call_last(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def anylist_setitem_call_packed(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def asin(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse sine."""
 
@@ -412,7 +422,7 @@ def broadcast(value: Any, lanes: int, *, dtype: Any = None) -> _Broadcast:
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
     """``buffer[indices] = value``, in the lanes in which the predicate holds."""
 
-def call_cpacked(func_name: str, *args: Any, dtype: str = "int32") -> Call:
+def call_cpacked(func_name: str, *args: Any, dtype: str = 'int32') -> Call:
     """A call of a packed function by its registered name."""
 
 def call_extern(dtype: str, func_name: str, *args: Any) -> Call:
@@ -422,8 +432,10 @@ def call_intrin(dtype: str, op: Any, *args: Any) -> Call:
     """A call of any intrinsic by name."""
 
 def call_llvm_intrin(*args: Any, **keywords: Any) -> Call: ...
+
 def call_llvm_pure_intrin(*args: Any, **keywords: Any) -> Call: ...
-def call_packed(func_name: str, *args: Any, dtype: str = "int32") -> Call:
+
+def call_packed(func_name: str, *args: Any, dtype: str = 'int32') -> Call:
     """A call of a packed function by its registered name."""
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
@@ -443,23 +455,37 @@ def cell_alloc(*args: Any, dtype: Any = None) -> PrimExpr: ...
 def cell_apart(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
 def cell_copy(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_count(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
 def cell_data(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
 def cell_dim(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_field(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_fits(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_kind(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_payload(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_plain(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_rank(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_reshape(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_shape(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_storage(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_truth(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_value(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def cell_view(*args: Any, dtype: Any = None) -> PrimExpr: ...
+
 def clz(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The number of leading zero bits, an int32; all the bits for 0."""
 
@@ -543,7 +569,7 @@ def index_map(
     ndim: int | None = None,
     inverse_index_map: Callable[..., Any] | IndexMap | None = None,
     *,
-    index_dtype: str = "int64",
+    index_dtype: str = 'int64',
 ) -> IndexMap:
     """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
 
@@ -565,7 +591,7 @@ def isinf(x: Any, *, dtype: Any = None) -> PrimExpr:
 def isnan(x: Any, *, dtype: Any = None) -> PrimExpr:
     """Whether x is not a number."""
 
-def iter_var(var: _Var, dom: Any, iter_type: str, thread_tag: str = "") -> IterVar:
+def iter_var(var: _Var, dom: Any, iter_type: str, thread_tag: str = '') -> IterVar:
     """An IterVar."""
 
 def kernel_call(*args: Any, dtype: Any = None) -> PrimExpr: ...
@@ -600,7 +626,7 @@ def min(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
 def min_value(dtype: str, span: Any = None) -> IntImm | FloatImm:
     """The least finite value of a dtype."""
 
-def nan(dtype: str = "float32") -> FloatImm:
+def nan(dtype: str = 'float32') -> FloatImm:
     """Not-a-number of a floating-point dtype."""
 
 def nearbyint(x: Any, *, dtype: Any = None) -> PrimExpr:
@@ -624,7 +650,7 @@ def pow(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
 def power(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a to the power b."""
 
-def precondition(condition: Any, message: Any = "") -> Precondition:
+def precondition(condition: Any, message: Any = '') -> Precondition:
     """A condition on sizes and scalar parameters that a call of the function must fulfil."""
 
 def prefetch(element: Any, rw: int = 0, locality: int = 3, *, dtype: Any = None) -> Call:
@@ -672,7 +698,7 @@ def sin(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
 def sinh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic sine."""
 
-def size_var(dtype: str = "int32", name: str = "") -> _Var:
+def size_var(dtype: str = 'int32', name: str = '') -> _Var:
     """A new variable known to be ≥ 0."""
 
 def sqrt(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
@@ -700,7 +726,7 @@ def tile_dot_bf16(
     *,
     dtype: Any = None,
 ) -> Call:
-    """Add a product of tiles: numbers of bfloat16 on the left, of bfloat16 on the right."""
+    """Add a product of tiles of bfloat16 and of bfloat16."""
 
 def tile_dot_s8s8(
     sums: ExprLike,
@@ -715,7 +741,7 @@ def tile_dot_s8s8(
     *,
     dtype: Any = None,
 ) -> Call:
-    """Add a product of tiles: numbers of int8 on the left, of int8 on the right."""
+    """Add a product of tiles of int8 and of int8."""
 
 def tile_dot_s8u8(
     sums: ExprLike,
@@ -730,7 +756,7 @@ def tile_dot_s8u8(
     *,
     dtype: Any = None,
 ) -> Call:
-    """Add a product of tiles: numbers of int8 on the left, of uint8 on the right."""
+    """Add a product of tiles of int8 and of uint8."""
 
 def tile_dot_u8s8(
     sums: ExprLike,
@@ -745,7 +771,7 @@ def tile_dot_u8s8(
     *,
     dtype: Any = None,
 ) -> Call:
-    """Add a product of tiles: numbers of uint8 on the left, of int8 on the right."""
+    """Add a product of tiles of uint8 and of int8."""
 
 def tile_dot_u8u8(
     sums: ExprLike,
@@ -760,7 +786,7 @@ def tile_dot_u8u8(
     *,
     dtype: Any = None,
 ) -> Call:
-    """Add a product of tiles: numbers of uint8 on the left, of uint8 on the right."""
+    """Add a product of tiles of uint8 and of uint8."""
 
 def trunc(x: Any, *, dtype: Any = None) -> PrimExpr:
     """x without its fraction. An integer is returned as it is."""
@@ -785,10 +811,10 @@ def tvm_access_ptr(
 def type_annotation(dtype: Any) -> Call:
     """A dtype, as an argument of an intrinsic."""
 
-def undef(dtype: Any = "float32") -> Call:
+def undef(dtype: Any = 'float32') -> Call:
     """A value that nobody may depend on."""
 
-def var(dtype: str, name: str = "") -> _Var:
+def var(dtype: str, name: str = '') -> _Var:
     """A new variable."""
 
 def vector_reduce_add(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
