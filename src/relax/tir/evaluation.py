@@ -356,7 +356,7 @@ class ExpressionCompiler:
 
         def run(env: Env) -> Any:
             whole = value(env)
-            bits: Any = array_of(whole, source).reshape(-1)
+            bits: Any = np.reshape(array_of(whole, source), -1)
             result = bits.view(target.numpy()).tolist()
             return result if lanes > 1 else result[0]
 

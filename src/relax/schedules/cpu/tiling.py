@@ -130,12 +130,16 @@ def even_pieces(total: int, count: int) -> list[Segment]:
     return [Segment(_int64(start), _int64(number), each) for start, number, each in parts if number]
 
 
-def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr) -> PrimExpr:
+def groups(
+    blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr | None = None
+) -> PrimExpr:
     """The number of groups of blocks: enough for all cores, as far as each has at least `least` blocks.
 
     There are more if one would have more than `most` blocks.
     """
-    number = maximum(_int64(1), ceildiv(blocks, most))
+    number: PrimExpr = _int64(1)
+    if most is not None:
+        number = maximum(number, ceildiv(blocks, most))
     if cores > 1:
         missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
         number = maximum(number, minimum(floordiv(blocks, least), missing))
