@@ -108,11 +108,13 @@ class NDArray:
 
     def numpy(self) -> Array:
         """A copy of the contents as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
-        try:
-            view: Array = np.from_dlpack(self.tensor)
-            return view.copy()
-        except (BufferError, RuntimeError):  # a dtype that NumPy lacks, or a device
-            return without_padding(numpy_view(self.tensor).copy())
+        if self.tensor.__chandle__():  # no handle: memory lent for one call only, which DLPack cannot share
+            try:
+                view: Array = np.from_dlpack(self.tensor)
+                return view.copy()
+            except (BufferError, RuntimeError):  # a dtype that NumPy lacks, or a device
+                pass
+        return without_padding(numpy_view(self.tensor).copy())
 
     asnumpy = numpy
 

@@ -113,8 +113,10 @@ class LineWriter:
 
     @property
     def fits(self) -> bool:
-        """True if there are registers for the sums and the masks."""
-        return self.pending <= MOST_PENDING and len(self.loads) <= MOST_LOADS
+        """True if all numbers are floats of one dtype, and there are registers for the sums and the masks."""
+        kinds = {self.windows.out.buffer.dtype, self.windows.data.dtype, self.windows.weight.buffer.dtype}
+        alike = len(kinds) == 1 and self.windows.data.dtype.is_float
+        return alike and self.pending <= MOST_PENDING and len(self.loads) <= MOST_LOADS
 
     # ------------------------------------------------------------------ loops
 

@@ -39,7 +39,7 @@ class Words:
 
     kind: str
     correction: int = 0
-    """What times the sum of the numbers on the right is to be added to each sum: 0, 128 or -128."""
+    """The factor of the sum of the numbers on the right that is added to each sum: 0, 128 or -128."""
     in_tiles: bool = False
     """True if tiles are multiplied (`T.tile_dot_bf16`): the words of a row are filled up to whole steps."""
 
