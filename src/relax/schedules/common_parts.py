@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import Node
-from ..prim import And, Call, IntImm, Or, PrimExpr, Select, Var
+from ..prim import And, Call, IntImm, Let, Or, PrimExpr, Select, Var
 from ..prim.intrin import is_pure
 from ..prim.traits import has_effects
 from ..tir import Buffer, BufferLoad
@@ -37,6 +37,8 @@ class CommonParts(StmtExprMutator):
             name = Var("common", node.dtype)
             self.values.append((name, node))
             return name
+        if isinstance(node, Let):
+            self._varying.add(id(node.var))  # a name stands for a value outside of the Let
         is_choice = isinstance(node, (And, Or, Select))
         if isinstance(node, Call):
             is_choice = node.intrinsic == "if_then_else" or not is_pure(node)
