@@ -156,8 +156,15 @@ class CallSteps(Core):
             )  # fmt: skip
             self.bind(f"{t.name}[0]", v.kind, bound, exact, False)
             return
+        call, gradient = "call_tir", ""
+        if self.choices.chance(20):
+            call, gradient = "call_tir_with_grad", ', te_grad_name="of_generated"'
         self.bind(
-            f"R.call_tir(Module.{name}, ({args}), out_sinfo={info}{tir_vars})", v.kind, bound, exact, True
+            f"R.{call}(Module.{name}, ({args}), out_sinfo={info}{gradient}{tir_vars})",
+            v.kind,
+            bound,
+            exact,
+            True,
         )
 
     @step(weight=1)

@@ -154,6 +154,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
     name: getattr(transform, name)
     for name in (
         "Normalize",
+        "NormalizeGlobalVar",
         "CanonicalizeBindings",
         "ConvertToDataflow",
         "FoldConstant",
