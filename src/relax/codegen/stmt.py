@@ -36,6 +36,7 @@ from ..tir import (
     While,
 )
 from ..tir.assertion import shown_sizes
+from ..tir.stmt import OWN_FUNCTION
 from ..tir.transform import PARALLEL_RANGE, is_written_out
 from .allocate import allocate
 from .calls import call_function
@@ -133,6 +134,14 @@ def _for(cx: Context, stmt: For) -> None:
     if is_written_out(stmt):
         _unrolled(cx, stmt)
         return
+    if OWN_FUNCTION in stmt.annotations:
+        write_apart(cx, partial(_counted, cx, stmt))
+    else:
+        _counted(cx, stmt)
+
+
+def _counted(cx: Context, stmt: For) -> None:
+    """A loop that counts."""
     start, extent = index(cx, stmt.min), index(cx, stmt.extent)
     if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:
         return

@@ -21,6 +21,7 @@ from ..tir import (
 )
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
+from ..tir.stmt import OWN_FUNCTION
 
 Body = Callable[[Var], Stmt]
 
@@ -34,6 +35,13 @@ def loop(name: str, extent: int | PrimExpr, body: Body, kind: ForKind = ForKind.
     """A loop from 0 to `extent` over what `body` makes of its variable."""
     var = Var(name, "int64")
     return For(var, const(0, "int64"), int64(extent), kind, body(var))
+
+
+def apart(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
+    """A loop from 0 to `extent` in a function of its own, which leaves the registers to the loops around it."""
+    var = Var(name, "int64")
+    zero, annotations = const(0, "int64"), {OWN_FUNCTION: True}
+    return For(var, zero, int64(extent), ForKind.SERIAL, body(var), annotations)
 
 
 def let(name: str, value: PrimExpr, body: Body) -> Stmt:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
 from ..prim import FloatImm, IntImm, PrimExpr, StringImm, Var, convert, mark_nonnegative
@@ -96,6 +96,13 @@ class BufferStore(Stmt):
 
 
 STORE.append(BufferStore)
+
+
+OWN_FUNCTION: Final = "tir.own_function"
+"""Annotation of a serial loop: code generation writes the loop as a function of its own.
+
+Registers that the loop needs, of constants for example, are then not taken from the loops around it.
+"""
 
 
 @final

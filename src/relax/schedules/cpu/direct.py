@@ -26,7 +26,7 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
-from ..build import alloc, block, int64, let, loop, scratch, spread, vector_load, vector_store
+from ..build import alloc, apart, block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .planes import Planes, Sizes, digits, filled, window
 from .results import Results, vectors_of_line
@@ -213,7 +213,7 @@ class Direct:
 
         def lines(first: Var) -> Stmt:
             count = simplify(end - first + 1)
-            return loop("r", count, lambda r: let("number", first + r, lambda number: self._numbered(
+            return apart("r", count, lambda r: let("number", first + r, lambda number: self._numbered(
                 tile, batch, channel, number, base)))  # fmt: skip
 
         return let("first", first, lines)

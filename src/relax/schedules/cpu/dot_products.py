@@ -37,6 +37,7 @@ from ...tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse
 from ...tir.nests import Nest
 from ..build import (
     alloc,
+    apart,
     block,
     digits,
     int64,
@@ -318,20 +319,21 @@ class _Writer(WordOperands):
         lanes, width = self.lanes, panel.vectors * self.lanes
         result = self._results_of(panel, first, int64(height))
 
-        def each(body: Callable[[Var, PrimExpr], Stmt], kind: ForKind) -> Stmt:
+        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
             return loop("p", height, lambda p: loop(
-                "v", panel.vectors, lambda v: body(p, v * lanes), kind), kind)  # fmt: skip
+                "v", panel.vectors, lambda v: body(p, v * lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
         if result.is_sum:
             return result.declared(each(lambda p, c: vector_store(
                 result.out, result.place(p, c), vector_load(acc, (p, c), lanes), self._mask(panel, c),
-            ), ForKind.UNROLLED))  # fmt: skip
+            )))  # fmt: skip
 
         def made(sums: Buffer) -> Stmt:
-            copied = each(
-                lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), lanes)), ForKind.UNROLLED
-            )
-            return block([copied, each(lambda p, c: self._made(result, panel, sums, p, c), ForKind.SERIAL)])
+            copied = each(lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), lanes)))
+            # Apart: the constants of what is made would take registers that the sums of the next tile need.
+            results = apart("p", height, lambda p: loop(
+                "v", panel.vectors, lambda v: self._made(result, panel, sums, p, v * lanes)))  # fmt: skip
+            return block([copied, results])
 
         return result.declared(scratch("sums", (height, width), self.words.sums, made))
 
