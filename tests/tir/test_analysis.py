@@ -157,6 +157,11 @@ def test_operations_as_an_expression_of_sizes(parse, body, count):
     assert (None if found is None else str(simplify(found)).replace('T.Cast("int64", m)', "m")) == count
 
 
+def test_a_count_beyond_int64_is_not_known(parse):
+    loops = "for i, j, k in T.grid(1 << 30, 1 << 30, 8):\n        A[0] = A[0] + B[0]"
+    assert analysis.operation_count(parse(HEAD + "    " + loops)) is None
+
+
 def test_a_count_that_is_given():
     func = matmul(4, 5, 6).with_attr("estimated_flops", 32)
     assert str(analysis.operation_count(func)) == "T.int64(32)"

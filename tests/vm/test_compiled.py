@@ -532,6 +532,26 @@ class Chain:
     np.testing.assert_array_equal(machine(mod)["main"](np.ones(2, "float32")).numpy(), [2.0**40] * 2)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tuple_that_others_have_twice_is_made_once(mode):
+    """Pairs of pairs, 40 deep: 2**40 paths to the one tensor."""
+    pairs = "".join(f"        t{i + 1} = (t{i}, t{i})\n" for i in range(40))
+    mod = from_source(f"""
+from relax.script import ir as I, relax as R
+@I.ir_module
+class Pairs:
+    @R.function
+    def main(t0: R.Tensor(("n",), "float32")):
+{pairs}        return t40
+""")
+    result = machine(mod, mode)["main"](x3)
+    for _ in range(39):
+        left, result = result
+        assert left is result
+    result, _ = result
+    np.testing.assert_array_equal(result.numpy(), x3)
+
+
 def test_calls_that_are_looked_at_are_bytecode():
     vm = machine(Mixed)
     names: list[str] = []

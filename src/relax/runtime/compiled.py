@@ -40,7 +40,7 @@ from .heap import ShapeHeap
 from .info import Info, TensorInfo, TupleInfo
 from .native import NativeLibrary, cells_function
 from .places import CallSite, annotate
-from .values import import_result, import_value
+from .values import import_result, import_value, mapped
 
 COMPILED_PREFIX: Final = "__vmtir__"
 """The prefix of the names of compiled functions in a library, before those of the Relax functions."""
@@ -131,7 +131,7 @@ class CompiledFunction:
 def machine_value(value: Any) -> Any:
     """A value of the machine for what machine code hands over, which is one already but for its form."""
     if isinstance(value, tvm_ffi.Array):
-        return tuple(map(machine_value, cast("Sequence[Any]", value)))
+        return mapped(cast("Sequence[Any]", value), (tvm_ffi.Array,), machine_value)
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return value if closure is None else closure

@@ -146,25 +146,38 @@ def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     fields = expected.fields if isinstance(expected, TupleInfo) else ()
     if len(fields) == len(value):
         return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
-    return _mapped(value, _SEQUENCES, import_value)
+    return mapped(value, _SEQUENCES, import_value)
 
 
-def _mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """A tuple with `leaf` applied to what is inside of it, however deep it is; instances of `kinds` are tuples."""
-    open_tuples, results = [iter(value)], [list[Any]()]
+def mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """A tuple with `leaf` applied to what is inside of it, however deep it is; instances of `kinds` are tuples.
+
+    A tuple that others have several times is mapped once.
+    """
+    made: dict[int, tuple[Any, ...]] = {}
+    open_tuples, results = [(0, iter(value))], [list[Any]()]
     while True:
-        for item in open_tuples[-1]:
-            if isinstance(item, kinds) and not isinstance(item, tvm_ffi.Shape):
-                open_tuples.append(iter(cast("Sequence[Any]", item)))
+        for item in open_tuples[-1][1]:
+            if not isinstance(item, kinds) or isinstance(item, tvm_ffi.Shape):
+                results[-1].append(leaf(item))
+                continue
+            key = _identity(item)
+            if key not in made:
+                open_tuples.append((key, iter(cast("Sequence[Any]", item))))
                 results.append([])
                 break
-            results[-1].append(leaf(item))
+            results[-1].append(made[key])
         else:
-            open_tuples.pop()
-            made = tuple(results.pop())
+            key, _ = open_tuples.pop()
+            made[key] = tuple(results.pop())
             if not open_tuples:
-                return made
-            results[-1].append(made)
+                return made[key]
+            results[-1].append(made[key])
+
+
+def _identity(value: object) -> int:
+    """The identity of a tuple; an array of tvm-ffi gets a new object of Python's each time it is looked at."""
+    return value.__chandle__() if isinstance(value, tvm_ffi.Array) else id(value)
 
 
 def _import_float(value: float, expected: Info | None) -> float:
@@ -190,7 +203,7 @@ def export_value(value: Any) -> Any:
     if isinstance(value, tvm_ffi.Shape):
         return ShapeTuple(value)
     if isinstance(value, tuple | tvm_ffi.Array):
-        return _mapped(cast("Sequence[Any]", value), _TUPLES, export_value)
+        return mapped(cast("Sequence[Any]", value), _TUPLES, export_value)
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return PackedFunc(value) if closure is None else closure

@@ -11,9 +11,10 @@ Either kind calls the other.
 from __future__ import annotations
 
 from ..expr import Call, Constant, ExternFunc, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
+from ..info.mapping import fields_in
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
 from ..runtime.builtin_table import BUILTINS
-from ..struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo
 
 _HIGHER_ORDER = frozenset({"vm.builtin.make_closure", "vm.builtin.check_func_info"})
 
@@ -30,7 +31,10 @@ def _is_first_order(function: Function) -> bool:
     def visit(node: Node) -> bool:
         nonlocal first_order
         passed_on = any(isinstance(operand, GlobalVar | ExternFunc | Function) for operand in _operands(node))
-        odd = isinstance(node, Constant | Var) and _is_odd(node.struct_info_)
+        infos = (
+            [] if not isinstance(node, Constant | Var) or node.struct_info_ is None else [node.struct_info_]
+        )
+        odd = any(map(_is_odd, fields_in(*infos)))
         called = not isinstance(node, Call) or _is_plain_callee(node.op)
         first_order = first_order and called and not passed_on and not odd
         return first_order
@@ -63,19 +67,15 @@ def _is_plain_callee(op: Node) -> bool:
     return builtin is None or not builtin.enters
 
 
-def _is_odd(info: StructInfo | None) -> bool:
-    """True for values that cannot be compiled."""
+def _is_odd(info: StructInfo) -> bool:
+    """True for values, but of tuples, that cannot be compiled."""
     match info:
         case TensorStructInfo(_, dtype):
             return dtype == "string"
         case PrimStructInfo(dtype):
             return dtype == "uint64"
-        case FuncStructInfo():
-            return True
-        case TupleStructInfo(fields):
-            return any(map(_is_odd, fields))
         case _:
-            return False
+            return isinstance(info, FuncStructInfo)
 
 
 __all__ = ["compilable_functions"]

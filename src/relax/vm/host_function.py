@@ -526,8 +526,18 @@ class HostFunction:
         elif isinstance(value, Dims):
             self.make("cell_shape", to, "vm.builtin.make_shape", *value.dims)
         else:
-            self.packed(_MAKE_ARRAY, value.fields, to)
+            self._make_tuple(value, to, {})
         return self.at(to)
+
+    def _make_tuple(self, value: Fields, to: int, made: dict[int, Register]) -> None:
+        """Have a register hold a tuple; `made` has the tuples made for it so far, by identity: each is made once."""
+        fields: list[HostValue] = []
+        for field in value.fields:
+            if isinstance(field, Fields) and id(field) not in made:
+                made[id(field)] = Register(self.registers.take())
+                self._make_tuple(field, made[id(field)].index, made)
+            fields.append(made.get(id(field), field))
+        self.packed(_MAKE_ARRAY, fields, to)
 
     def argument(self, value: HostValue) -> PrimExpr:
         """A value as an argument of a call."""

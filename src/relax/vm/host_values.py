@@ -79,12 +79,16 @@ HostValue: TypeAlias = Register | TableCell | Number | Dims | Fields
 
 
 def registers_in(value: HostValue) -> Iterator[int]:
-    """The registers that a value keeps, each as often as it does."""
-    if isinstance(value, Register):
-        yield value.index
-    elif isinstance(value, Fields):
-        for field in value.fields:
-            yield from registers_in(field)
+    """The registers that a value keeps, each once; tuples that it has several times are looked at once."""
+    pending, tuples, registers = [value], set[int](), set[int]()
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Fields) and id(part) not in tuples:
+            tuples.add(id(part))
+            pending.extend(part.fields)
+        elif isinstance(part, Register) and part.index not in registers:
+            registers.add(part.index)
+            yield part.index
 
 
 class Registers:

@@ -38,7 +38,8 @@ def operation_count(func: PrimFunc) -> PrimExpr | None:
     """The arithmetic operations of a call, counted as `estimate_tir_flops` does, in the function's sizes and numbers.
 
     ``n * 64`` for the product of an (n, 4) by a (4, 8) matrix. None if it depends on what is computed: extents that
-    change within the function, a `while`.
+    change within the function, a `while`. None too if it does not fit int64: an expression that has another one twice,
+    which has another one twice, and so on, counts as all of them.
     """
     if ESTIMATED_FLOPS in func.attrs:
         return const(int(cast(int, func.attrs[ESTIMATED_FLOPS])), "int64")
@@ -46,6 +47,8 @@ def operation_count(func: PrimFunc) -> PrimExpr | None:
     try:
         terms = _terms(func.body, inputs | set(func.params))
     except _Unknown:
+        return None
+    if sum(terms.values()) >= 1 << 63:
         return None
     products = [reduce(mul, extents, const(count, "int64")) for extents, count in terms.items() if count]
     return reduce(add, products, const(0, "int64"))
