@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from . import derivative, elementwise, gradients, image, nn, parameters, reductions, transform
+from . import derivative, dynamic, elementwise, gradients, image, nn, parameters, reductions, transform
 from .declare import MEANING, attr, declare, meaning_of
 
 parameters.register_rules()
 derivative.register_derivatives()
 
 __all__ = [
-    "MEANING", "attr", "declare", "derivative", "elementwise", "gradients", "image", "meaning_of", "nn", "parameters",
-    "reductions", "transform",
+    "MEANING", "attr", "declare", "derivative", "dynamic", "elementwise", "gradients", "image", "meaning_of", "nn",
+    "parameters", "reductions", "transform",
 ]  # fmt: skip

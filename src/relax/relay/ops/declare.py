@@ -42,6 +42,7 @@ Meaning: TypeAlias = (
     | Callable[[Any, Any], Any]
     | Callable[[Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any, Any, Any], Any]
 )
 """A function from attributes and up to five operands to a Relax expression."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 from ... import op
+from ...expr import ShapeExpr, TupleGetItem
 from ...expr import Tuple as RelaxTuple
-from ...expr import TupleGetItem
 from ...ir import RelaxExpr
 from ...prim import IntImm
 from .declare import (
@@ -317,27 +318,64 @@ declare(
 )  # fmt: skip
 
 
-def _upsampling(a: Any, x: RelaxExpr) -> RelaxExpr:
+_METHODS = {
+    "nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic", "trilinear": "linear",
+}  # fmt: skip
+UPSAMPLED_BY: Final = {
+    "HW": (
+        attr("layout", "str", "NCHW"), attr("method", "str", "nearest_neighbor"),
+        attr("align_corners", "bool", False),
+    ),
+    "DHW": (
+        attr("layout", "str", "NCDHW"), attr("method", "str", "nearest_neighbor"),
+        attr("coordinate_transformation_mode", "str", "half_pixel"),
+    ),
+}  # fmt: skip
+"""The attributes of upsampling by the dimensions that become larger."""
+
+
+def upsampled(a: Any, x: RelaxExpr, letters: str, size: RelaxExpr) -> RelaxExpr:
+    """An image resized in the dimensions of these letters to a size, by the attributes of upsampling."""
+    method = _METHODS[a.method]
+    nearest = method == "nearest_neighbor"
+    if letters == "DHW":
+        mode = a.coordinate_transformation_mode
+    else:
+        mode = "align_corners" if a.align_corners else ("asymmetric" if nearest else "half_pixel")
+    rounding = "round" if mode == "align_corners" and letters == "DHW" else "floor"
+    if letters == "HW":
+        return op.image.resize2d(
+            x, size, layout=a.layout, method=method, coordinate_transformation_mode=mode,
+            rounding_method=rounding if nearest else "round",
+        )  # fmt: skip
+    return op.image.resize(
+        x, size, axes=[a.layout.index(letter) for letter in letters], method=method,
+        coordinate_transformation_mode=mode, rounding_method=rounding if nearest else "round", cubic_alpha=-0.5,
+    )  # fmt: skip
+
+
+def _upsampling(a: Any, x: RelaxExpr, letters: str) -> RelaxExpr:
     sizes = dict(zip(a.layout, dims(x), strict=True))
-    scales = {"H": a.scale_h, "W": a.scale_w}
-    if any(scale != int(scale) for scale in scales.values()):
-        raise ValueError("nn.upsampling: the scales must be whole numbers")
-    method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}[a.method]
-    mode = "align_corners" if a.align_corners else ("asymmetric" if "nearest" in method else "half_pixel")
-    size = [sizes[letter] * int(scale) for letter, scale in scales.items()]
-    rounding = "floor" if "nearest" in method else "round"
-    return op.image.resize2d(
-        x, size, layout=a.layout, method=method, coordinate_transformation_mode=mode, rounding_method=rounding
-    )
+    scaled = [_scaled(sizes[letter], a[f"scale_{letter.lower()}"]) for letter in letters]
+    return upsampled(a, x, letters, ShapeExpr(scaled))
 
 
-declare(
-    "nn.upsampling", 1,
-    attr("scale_h", "float", 1.0), attr("scale_w", "float", 1.0), attr("layout", "str", "NCHW"),
-    attr("method", "str", "nearest_neighbor"), attr("align_corners", "bool", False),
-    pattern=INJECTIVE,
-    means=_upsampling,
-)  # fmt: skip
+def _scaled(size: Any, scale: float) -> Any:
+    """The rounded product of a dimension and a scale. Raises ValueError if it cannot be told."""
+    if isinstance(size, IntImm):
+        return math.floor(size.value * scale + 0.5)
+    if scale != int(scale):
+        raise ValueError("the scales of dimensions that are not known must be whole numbers")
+    return size * int(scale)
+
+
+for _letters, _name in (("HW", "nn.upsampling"), ("DHW", "nn.upsampling3d")):
+    declare(
+        _name, 1,
+        *(attr(f"scale_{_letter.lower()}", "float", 1.0) for _letter in _letters), *UPSAMPLED_BY[_letters],
+        pattern=INJECTIVE,
+        means=lambda a, x, letters=_letters: _upsampling(a, x, letters),
+    )  # fmt: skip
 
 
 def _depth_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:

@@ -236,12 +236,36 @@ def _scatter_nd(a: Any, x: RelaxExpr, indices: RelaxExpr, updates: RelaxExpr) ->
     return op.scatter_nd(x, op.permute_dims(indices, order), updates, a.mode)
 
 
+def dense_from_sparse(indices: RelaxExpr, values: RelaxExpr, whole: RelaxExpr, count: int) -> RelaxExpr:
+    """A tensor of `count` dimensions with values at places: each row of `indices` is one place."""
+    if rank(indices) not in ((2,) if count != 1 else (0, 1, 2)):
+        raise ValueError(f"the indices must have 2 dimensions for {count} dimensions of the result")
+    if rank(indices) == 2:
+        places, number = indices, dims(indices)[0]
+    else:
+        number = dims(indices)[0] if rank(indices) else const(1, "int64")
+        places = op.reshape(indices, _shape([number, const(1, "int64")]))
+    updates = op.broadcast_to(values, _shape([number])) if rank(values) == 0 else values
+    return op.scatter_nd(whole, op.astype(places, "int64"), updates, "update")
+
+
+declare(
+    "sparse_to_dense", 3, attr("output_shape", "any"),
+    means=lambda a, indices, values, default: dense_from_sparse(
+        indices, values, op.full(_listed(a.output_shape), default, dtype(default)), len(_listed(a.output_shape))
+    ),
+    operands="sparse_indices sparse_values default_value",
+)  # fmt: skip
 declare("scatter_nd", 3, attr("mode", "str", "update"), means=_scatter_nd, operands="data indices updates")
 
 
 def _one_hot(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr) -> RelaxExpr:
+    return one_hot_of(a, indices, on, off, op.arange(a.depth, dtype=dtype(indices)))
+
+
+def one_hot_of(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr, classes: RelaxExpr) -> RelaxExpr:
+    """`on` where an index is that of its class, `off` elsewhere; a dimension of classes at ``a.axis``."""
     axis = rank(indices) if a.axis == -1 else a.axis
-    classes = op.arange(a.depth, dtype=dtype(indices))
     if axis < rank(indices):
         classes = op.expand_dims(classes, list(range(1, 1 + rank(indices) - axis)))
     chosen = op.equal(op.expand_dims(indices, axis), classes)
@@ -315,4 +339,4 @@ def _permuted(x: RelaxExpr, source: str, target: str) -> RelaxExpr:
     return op.permute_dims(x, [source.index(letter) for letter in target])
 
 
-__all__ = ["new_shape"]
+__all__ = ["dense_from_sparse", "new_shape", "one_hot_of"]

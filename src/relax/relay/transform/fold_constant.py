@@ -25,7 +25,7 @@ MOST_ELEMENTS = 65_536
 """Elements of a value that may be larger than what it is computed from."""
 
 
-class _Folder(Rewriter):
+class Folder(Rewriter):
     """Rewrites calls on constants. A `let` of a constant goes before its body is rewritten."""
 
     def visit(self, expr: Expr) -> Expr:
@@ -42,6 +42,7 @@ class _Folder(Rewriter):
                 value = memo[node.value]
                 if isinstance(value, Constant):
                     memo[node.var] = value
+                self.bind(node)
                 stack += [(node, 2), (node.body, 0)]
             elif isinstance(node, Let) and isinstance(memo.get(node.var), Constant):
                 memo[node] = memo[node.body]
@@ -55,6 +56,9 @@ class _Folder(Rewriter):
                 ]
                 memo[node] = self._rewritten(node, with_parts(node, parts))
         return memo[expr]
+
+    def bind(self, let: Let) -> None:
+        """Called for each `let` once its value is rewritten, before its body is."""
 
     def rewrite(self, pre: Expr, post: Expr) -> Expr:
         match post:
@@ -125,7 +129,7 @@ def _count(value: Any) -> int:
 def fold_constant(expr: Expr, program: Program | None = None) -> Expr:
     """The expression with the values of what depends on constants only; itself if there is nothing such."""
     program = Program() if program is None else program
-    return ordered_rewrite(expr, program, lambda ordered: _Folder().visit(ordered))
+    return ordered_rewrite(expr, program, lambda ordered: Folder().visit(ordered))
 
 
 @relay_pass("FoldConstant", opt_level=2, required=["InferType"])
@@ -135,4 +139,4 @@ def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -
     return fold_constant(function, program)
 
 
-__all__ = ["MOST_ELEMENTS", "FoldConstant", "fold_constant", "value_of_call"]
+__all__ = ["MOST_ELEMENTS", "FoldConstant", "Folder", "fold_constant", "value_of_call"]
