@@ -79,7 +79,7 @@ NAMESPACES: Final = (
         works="""
             AlterOpLayout BackwardFoldScaleAxis CanonicalizeCast CanonicalizeOps CombineParallelBatchMatmul
             CombineParallelConv2D CombineParallelDense ConvertLayout DeadCodeElimination Defunctionalization
-            DefuseOps EliminateCommonSubexpr EtaExpand FastMath FoldConstant ForwardFoldScaleAxis FuseOps
+            DefuseOps DynamicToStatic EliminateCommonSubexpr EtaExpand FastMath FoldConstant ForwardFoldScaleAxis FuseOps
             InferType Inline LambdaLift PartialEvaluate RemoveUnusedFunctions SimplifyExpr SimplifyInference
             ToANormalForm ToBasicBlockNormalForm ToCPS ToGraphNormalForm ToMixedPrecision gradient to_cps
             un_cps
@@ -111,7 +111,7 @@ NAMESPACES: Final = (
             ),
             "FunctionPass function_pass": "use `relax.transform.module_pass`",
             (
-                "DivToMul DynamicToStatic FlattenAtrousConv FoldExplicitPadding "
+                "DivToMul FlattenAtrousConv FoldExplicitPadding "
                 "SimplifyExprPostAlterOp SimplifyFCTranspose SplitArgs"
             ): "use `relax.relay.transform.SimplifyExpr`; the rest is done in Relax",
             "Legalize": "operators are lowered in Relax: `relax.transform.LegalizeOps`",

@@ -11,8 +11,10 @@ from ...expr import Tuple as RelaxTuple
 from ...ir import RelaxExpr
 from ...prim import IntImm
 from .declare import (
+    ALWAYS,
     BROADCAST,
     ELEMWISE,
+    FOLLOW,
     INJECTIVE,
     OUT_ELEMWISE_FUSABLE,
     attr,
@@ -40,7 +42,9 @@ def _require(value: Any, size: Any, what: str, where: str) -> None:
 
 
 _UNITS = (attr("units", "int?", None), attr("out_dtype", "dtype?", None))
-declare("nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, means=_dense, operands="data weight")
+declare(
+    "nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS, means=_dense, operands="data weight"
+)
 
 
 def _turned(x: RelaxExpr, transposed: bool) -> RelaxExpr:
@@ -61,6 +65,7 @@ declare(
     attr("transpose_a", "bool", False),
     attr("transpose_b", "bool", False),
     pattern=OUT_ELEMWISE_FUSABLE,
+    mixed=ALWAYS,
     means=_matmul,
     operands="tensor_a tensor_b",
 )
@@ -68,7 +73,7 @@ declare(
     "nn.batch_matmul", 2,
     attr("out_dtype", "dtype?", None), attr("transpose_a", "bool", False), attr("transpose_b", "bool", True),
     pattern=OUT_ELEMWISE_FUSABLE,
-    means=_matmul, operands="tensor_a tensor_b",
+    mixed=ALWAYS, means=_matmul, operands="tensor_a tensor_b",
 )  # fmt: skip
 
 
@@ -77,7 +82,15 @@ def _bias_add(a: Any, x: RelaxExpr, bias: RelaxExpr) -> RelaxExpr:
     return op.add(x, op.expand_dims(bias, list(range(1, 1 + behind))) if behind else bias)
 
 
-declare("nn.bias_add", 2, attr("axis", "int", 1), pattern=BROADCAST, means=_bias_add, operands="data bias")
+declare(
+    "nn.bias_add",
+    2,
+    attr("axis", "int", 1),
+    pattern=BROADCAST,
+    mixed=FOLLOW,
+    means=_bias_add,
+    operands="data bias",
+)
 
 # -- convolutions
 
@@ -112,7 +125,7 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
         attr("out_layout", "str", ""),
         *([attr("output_padding", "ints", zeros)] if transposed else []),
         attr("out_dtype", "dtype?", None),
-        pattern=OUT_ELEMWISE_FUSABLE,
+        pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS,
         means=means, operands="data weight",
     )  # fmt: skip
 
@@ -147,6 +160,7 @@ def _pool(kind: str, spatial: int) -> None:
         attr("out_layout", "str", ""), attr("ceil_mode", "bool", False),
         *([attr("count_include_pad", "bool", False)] if averages else []),
         pattern=OUT_ELEMWISE_FUSABLE,
+        mixed=FOLLOW,
         means=means,
     )  # fmt: skip
 
@@ -164,6 +178,7 @@ def _global_pool(kind: str, spatial: int) -> None:
         layout,
         attr("out_layout", "str", ""),
         pattern=OUT_ELEMWISE_FUSABLE,
+        mixed=FOLLOW,
         means=means,
     )
 
@@ -174,7 +189,7 @@ def _adaptive_pool(spatial: int) -> None:
         f"nn.adaptive_avg_pool{spatial}d", 1,
         attr("output_size", "int|ints", ()), attr("layout", "str", f"NC{_SPATIAL[spatial]}"),
         attr("out_layout", "str", ""),
-        pattern=OUT_ELEMWISE_FUSABLE,
+        pattern=OUT_ELEMWISE_FUSABLE, mixed=FOLLOW,
         means=lambda a, x: function(x, _listed(a.output_size) or None, a.layout, a.out_layout or None),
     )  # fmt: skip
 
@@ -242,18 +257,19 @@ declare(
 
 # -- activations and losses
 
-declare("nn.relu", 1, pattern=ELEMWISE, means=lambda a, x: op.nn.relu(x))
+declare("nn.relu", 1, pattern=ELEMWISE, mixed=FOLLOW, means=lambda a, x: op.nn.relu(x))
 declare(
     "nn.leaky_relu",
     1,
     attr("alpha", "float", 0.25),
     pattern=ELEMWISE,
+    mixed=FOLLOW,
     means=lambda a, x: op.nn.leakyrelu(x, a.alpha),
 )
 declare(
     "nn.prelu", 2, attr("axis", "int", 1),
     pattern=BROADCAST,
-    means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis), operands="data alpha",
+    mixed=FOLLOW, means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis), operands="data alpha",
 )  # fmt: skip
 for _name in ("softmax", "fast_softmax"):
     declare(f"nn.{_name}", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.softmax(x, a.axis))
@@ -265,7 +281,7 @@ def _dropout(a: Any, x: RelaxExpr) -> RelaxExpr:
     return RelaxTuple([x, op.ones_like(x)])
 
 
-declare("nn.dropout", 1, attr("rate", "float", 0.5), means=_dropout)
+declare("nn.dropout", 1, attr("rate", "float", 0.5), mixed=FOLLOW, means=_dropout)
 declare(
     "nn.cross_entropy_with_logits",
     2,
@@ -293,7 +309,7 @@ declare(
 
 # -- shapes
 
-declare("nn.batch_flatten", 1, pattern=ELEMWISE, means=lambda a, x: op.nn.batch_flatten(x))
+declare("nn.batch_flatten", 1, pattern=ELEMWISE, mixed=FOLLOW, means=lambda a, x: op.nn.batch_flatten(x))
 
 
 def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
@@ -306,7 +322,7 @@ def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
 declare(
     "nn.pad", 2, attr("pad_width", "intss"), attr("pad_mode", "str", "constant"),
     pattern=INJECTIVE,
-    means=_pad, operands="data pad_value", constants=True,
+    mixed=FOLLOW, means=_pad, operands="data pad_value", constants=True,
 )  # fmt: skip
 declare(
     "nn.mirror_pad", 1, attr("pad_width", "intss"), attr("mode", "str", "SYMMETRIC"),
@@ -404,8 +420,20 @@ def _nchw(x: RelaxExpr, layout: str, name: str) -> tuple[Any, ...]:
 
 _BLOCKS = (attr("block_size", "int"), attr("layout", "str", "NCHW"))
 declare(
-    "nn.depth_to_space", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, means=_depth_to_space
+    "nn.depth_to_space",
+    1,
+    *_BLOCKS,
+    attr("mode", "str", "DCR"),
+    pattern=INJECTIVE,
+    mixed=FOLLOW,
+    means=_depth_to_space,
 )
 declare(
-    "nn.space_to_depth", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, means=_space_to_depth
+    "nn.space_to_depth",
+    1,
+    *_BLOCKS,
+    attr("mode", "str", "DCR"),
+    pattern=INJECTIVE,
+    mixed=FOLLOW,
+    means=_space_to_depth,
 )
