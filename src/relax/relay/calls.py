@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ir import Diagnostic, DiagnosticError, Op
 from ..ir.tvm_names import missing, reason
+from .composites import COMPOSITES
 from .expr import Call, Constant, Expr, ExprWithOp, RelayExpr, Tuple, TupleGetItem, const
 from .operators import REQUIRED, AttrField, call_operator, list_operators, operator_spec
 from .ops.declare import operand_names, result_count
@@ -139,8 +140,10 @@ class Namespace:
 
 def public(name: str) -> Any:
     """The function or the namespace of this name. Raises AttributeError."""
-    if name in ("nn", "image", "dyn"):
+    if name in ("nn", "image", "dyn", "qnn", "vision"):
         return Namespace(name)
+    if name in COMPOSITES:
+        return COMPOSITES[name]
     if operator_spec(name) is not None:
         return operator_function(name)
     raise AttributeError(f"module 'relax.relay' has no attribute {name!r}")

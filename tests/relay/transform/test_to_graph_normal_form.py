@@ -45,6 +45,32 @@ def test_unused_values_go_unless_they_write():
     )
 
 
+def test_what_only_unused_values_mention_goes_with_them():
+    check(
+        ToGraphNormalForm(),
+        "fn(%x: int32) { let %a = %x + 1; let %f = fn() { %a }; %x }",
+        "fn(%x: int32) { %x }",
+        3,
+    )
+    check(
+        ToGraphNormalForm(),
+        "fn(%x: int32) { let %f = fn(%y) { %y }; let %unused = %f(1f); %f(%x) }",
+        "fn(%x: int32) { %0 = fn(%y) { %y }; %0(%x) }",
+        3,
+    )
+    check(
+        ToGraphNormalForm(),
+        """fn(%x: int32) {
+  let %r = ref(%x);
+  let %f = fn(%y: int32) { let %u = ref_write(%r, %y); %y };
+  let %g = fn() { %f(1) };
+  %x
+}""",
+        "fn(%x: int32) { let %r = ref(%x); %x }",
+        3,
+    )
+
+
 def test_effects_keep_their_order():
     before = module(
         """fn(%x: int32) {

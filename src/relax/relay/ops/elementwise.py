@@ -44,6 +44,17 @@ declare("fast_erf", 1, pattern=ELEMWISE, means=lambda a, x: op.erf(x))
 declare("fast_tanh", 1, pattern=ELEMWISE, mixed=FOLLOW, means=lambda a, x: op.tanh(x))
 declare("log2", 1, pattern=ELEMWISE, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(2), x)))
 declare("log10", 1, pattern=ELEMWISE, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(10), x)))
+declare("trunc_mod", 2, pattern=BROADCAST, means=lambda a, x, y: op.mod(x, y))
+
+
+def _trunc_divide(a: Any, x: RelaxExpr, y: RelaxExpr) -> RelaxExpr:
+    del a
+    quotient = op.divide(x, y)  # of integers, truncated
+    return quotient if "int" in dtype(x) else op.trunc(quotient)
+
+
+declare("trunc_divide", 2, pattern=BROADCAST, means=_trunc_divide)
+declare("einsum", 1, attr("equation", "str"), means=lambda a, tensors: op.einsum(tensors, a.equation))
 declare("copy", 1, pattern=ELEMWISE, mixed=FOLLOW, means=lambda a, x: op.astype(x, dtype(x)))
 declare("annotation.stop_fusion", 1, means=lambda a, x: x)
 declare(

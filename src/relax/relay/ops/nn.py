@@ -290,10 +290,18 @@ declare(
 )
 
 
+declare(
+    "nn.cross_entropy",
+    2,
+    means=lambda a, x, y: _cross_entropy(op.log(x), y),
+    operands="predictions targets",
+)
+
+
 def _cross_entropy(predictions: RelaxExpr, targets: RelaxExpr) -> RelaxExpr:
     """The mean over the batch of -Σ prediction · target."""
     total = op.sum(op.multiply(predictions, targets))
-    batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(predictions)), _zero(), 0), dtype(predictions))
+    batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(targets)), _zero(), 0), dtype(targets))
     return op.divide(op.negative(total), batch)
 
 

@@ -82,6 +82,13 @@ declare(
 )  # fmt: skip
 
 
+declare(
+    "contrib_reverse_reshape", 1, attr("newshape", "ints"),
+    pattern=INJECTIVE,
+    means=lambda a, x: op.reshape(x, new_shape(dims(x)[::-1], a.newshape[::-1])[::-1]),
+)  # fmt: skip
+
+
 def _listed(value: Any) -> list[Any]:
     return list(cast("list[Any]", value)) if isinstance(value, (tuple, list)) else [value]
 

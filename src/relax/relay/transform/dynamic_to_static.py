@@ -23,7 +23,7 @@ from ..ops.dynamic import plain_attr, static_form
 from ..scopes import nodes_with_parts
 from ..types import Any as AnyDim
 from ..types import TensorType, TupleType, Type, TypeVar
-from .fold_constant import Folder
+from .fold_constant import Folder, folded
 from .rewriting import Program, ordered_rewrite, relay_pass
 
 
@@ -147,7 +147,7 @@ def dynamic_to_static(expr: Expr, program: Program | None = None) -> Expr:
 
     def change(ordered: Expr) -> Expr:
         static = _Static()
-        result = static.visit(ordered)
+        result = folded(static, ordered, program)
         return result if static.changed else ordered
 
     has_dynamic = any(

@@ -19,6 +19,7 @@ from ..evaluator import Evaluator
 from ..expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from ..meaning import evaluate
 from ..parts import parts_of, with_parts
+from .linear import sequenced
 from .rewriting import Program, Rewriter, is_call, ordered_rewrite, relay_pass
 
 MOST_ELEMENTS = 65_536
@@ -129,7 +130,21 @@ def _count(value: Any) -> int:
 def fold_constant(expr: Expr, program: Program | None = None) -> Expr:
     """The expression with the values of what depends on constants only; itself if there is nothing such."""
     program = Program() if program is None else program
-    return ordered_rewrite(expr, program, lambda ordered: Folder().visit(ordered))
+    return ordered_rewrite(expr, program, lambda ordered: folded(Folder(), ordered, program))
+
+
+def folded(folder: Folder, ordered: Expr, program: Program) -> Expr:
+    """A sequenced expression folded. The branch that an `if` becomes may bind what has effects, and give a constant.
+
+    let %x = { let %r = ref(1); True }; if (%x) …        becomes        let %r = ref(1); if (True) …
+    """
+    result = folder.visit(ordered)
+    while True:
+        again = sequenced(result, program.effects)
+        changed = again if again is result else folder.visit(again)
+        if changed is again:
+            return result
+        result = changed
 
 
 @relay_pass("FoldConstant", opt_level=2, required=["InferType"])
@@ -139,4 +154,4 @@ def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -
     return fold_constant(function, program)
 
 
-__all__ = ["MOST_ELEMENTS", "FoldConstant", "Folder", "fold_constant", "value_of_call"]
+__all__ = ["MOST_ELEMENTS", "FoldConstant", "Folder", "fold_constant", "folded", "value_of_call"]
