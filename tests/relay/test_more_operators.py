@@ -327,3 +327,4 @@ def test_composites():
         relay.const(np.arange(6, dtype="float32").reshape(3, 2)), relay.const(np.array([1, 0, 1])), 3
     )
     assert executor.evaluate(rows).numpy().tolist() == [[2, 3], [4, 6], [0, 0]]
+    assert relay.infer_type(relay.reverse_reshape(x, [-1, 0])).checked_type == relay.TensorType((6, 4))

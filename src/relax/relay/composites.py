@@ -1,9 +1,9 @@
 """Functions of TVM that build several calls: ``relay.std``, ``relay.mean_std``, ``relay.mean_variance``,
-``relay.variance``, ``relay.segment_sum``."""
+``relay.variance``, ``relay.reverse_reshape``, ``relay.segment_sum``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -57,6 +57,11 @@ def mean_std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: boo
     return Tuple([mean, call_operator("sqrt", square)])
 
 
+def reverse_reshape(data: Expr, newshape: Sequence[int]) -> Expr:
+    """`reshape`, its codes read from the last dimension to the first."""
+    return call_operator("contrib_reverse_reshape", data, newshape=newshape)
+
+
 def segment_sum(data: Expr, segment_ids: Expr, num_segments: int) -> Expr:
     """Row i of the result is the sum of the rows of the data whose segment is i.
 
@@ -74,7 +79,8 @@ def segment_sum(data: Expr, segment_ids: Expr, num_segments: int) -> Expr:
 
 
 COMPOSITES: Final[dict[str, Callable[..., Expr]]] = {
-    function.__name__: function for function in (mean_std, mean_variance, segment_sum, std, variance)
+    function.__name__: function
+    for function in (mean_std, mean_variance, reverse_reshape, segment_sum, std, variance)
 }
 """The functions by their names in TVM."""
 
