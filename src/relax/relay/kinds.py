@@ -116,7 +116,7 @@ def _definition_problems(type_: Type, mod: IRModule | None) -> list[Diagnostic]:
         return []
     name = type_.func.name_hint
     definition = mod.type_definitions.get(type_.func)
-    if definition is None:
+    if not isinstance(definition, TypeData):
         return [Diagnostic(WRONG_KIND, f"the module has no type {name}", type_.span)]
     wanted, found = len(definition.type_vars), len(type_.args)
     if wanted == found:

@@ -79,6 +79,7 @@ from .remove_unused_functions import RemoveUnusedFunctions
 from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .run_codegen import RunCodegen
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_param_struct_info import UpdateParamStructInfo
@@ -151,6 +152,7 @@ __all__ = [
     "ReorderPermuteDimsAfterConcat",
     "ReorderTakeAfterMatmul",
     "RewriteDataflowReshape",
+    "RunCodegen",
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",

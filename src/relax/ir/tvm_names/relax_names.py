@@ -202,12 +202,14 @@ NAMESPACES: Final = (
             "LazyGetInput LazySetOutput": (
                 "the functions passed are packed functions, such as those of Python"
             ),
+            "RunCodegen": (
+                "the code generator registers packed functions under the functions' symbols; what it "
+                "returns is not used"
+            ),
             "StaticPlanBlockMemory": "one storage for a function, with offsets over its shape variables",
         },
         missing={
-            "AllocateWorkspace RunCodegen": (
-                "there are no outside code generators; `relax.build` compiles all operators itself"
-            ),
+            "AllocateWorkspace": "outside code generators allocate what they need themselves",
             "AttachExternModules": (
                 "there are no outside code generators; call functions of `relax.register_func`"
             ),

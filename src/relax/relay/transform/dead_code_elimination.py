@@ -40,7 +40,7 @@ def _inlined_once(expr: Expr, effects: Effects) -> Expr:
     return expr if len(kept) == len(lets) else lets_substituted(expr, kept)
 
 
-@relay_pass("DeadCodeElimination", opt_level=1, required=["InferType"])
+@relay_pass("DeadCodeElimination", opt_level=1, required=["InferType"], settles=True)
 def DeadCodeElimination(
     function: Function, program: Program, inline_once: bool = False, ignore_impurity: bool = False
 ) -> Expr:

@@ -141,13 +141,14 @@ def folded(folder: Folder, ordered: Expr, program: Program) -> Expr:
     result = folder.visit(ordered)
     while True:
         again = sequenced(result, program.effects)
+        folder.memo = {}  # of other nodes, and of variables that may be constants now
         changed = again if again is result else folder.visit(again)
         if changed is again:
             return result
         result = changed
 
 
-@relay_pass("FoldConstant", opt_level=2, required=["InferType"])
+@relay_pass("FoldConstant", opt_level=2, required=["InferType"], settles=True)
 def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -> Expr:
     """Evaluate what depends on constants only, in every function. `fold_qnn` is taken for compatibility."""
     del fold_qnn

@@ -130,7 +130,7 @@ def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
     return memo[expr]
 
 
-@relay_pass("ToGraphNormalForm", opt_level=1)
+@relay_pass("ToGraphNormalForm", opt_level=1, settles=True)
 def ToGraphNormalForm(function: Function, program: Program) -> Expr:
     """Replace variables that `let` binds by their values, in every function."""
     return to_graph_normal_form(function, program.effects)
