@@ -28,6 +28,7 @@ from .algebra import (
     ReorderTakeAfterMatmul,
     TopologicalSort,
 )
+from .alter_op_impl import AlterOpImpl
 from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
@@ -89,6 +90,7 @@ from .vm_shape_lower import VMShapeLower
 
 __all__ = [
     "AdjustMatmulOrder",
+    "AlterOpImpl",
     "AnnotateTIROpPattern",
     "AttachAttrLayoutFreeBuffers",
     "AttachGlobalSymbol",

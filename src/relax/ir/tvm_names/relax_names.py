@@ -194,6 +194,7 @@ NAMESPACES: Final = (
                 "interprets constants if that is exact and short; "
                 "`FoldConstant(evaluate=relax.codegen.CompiledKernels())` compiles kernels"
             ),
+            "AlterOpImpl": "no axis separators; a result whose map leaves places empty keeps its kernel",
             "EliminateCommonSubexpr": "calls of functions are not merged, where nobody can tell",
             "FuseOpsByPattern": (
                 "a match whose inner results are read outside is left alone; patterns are tried from "
@@ -213,7 +214,7 @@ NAMESPACES: Final = (
             "AttachExternModules": (
                 "there are no outside code generators; call functions of `relax.register_func`"
             ),
-            "AlterOpImpl SplitCallTIRByPattern SplitLayoutRewritePreproc": (
+            "SplitCallTIRByPattern SplitLayoutRewritePreproc": (
                 "use `relax.transform.ConvertLayout`, and `relax.schedules.PackConstants` for packed weights"
             ),
             "ComputePrimValue": (
