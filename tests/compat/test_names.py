@@ -91,13 +91,13 @@ def test_the_page_is_not_stale():
 
 def test_hasattr():
     assert not hasattr(relax, "meta_schedule")
-    assert not hasattr(relax.transform, "RunCodegen")
+    assert not hasattr(relax.transform, "FewShotTuning")
     assert hasattr(relax.transform, "FuseOps")
     assert getattr(relax.relay.nn, "sparse_dense", None) is None
 
 
 IMPORTS = [
-    "from relax.transform import RunCodegen",  # a package
+    "from relax.transform import FewShotTuning",  # a package
     "from relax.utils import args_converter",  # a module
     "from relax.ir import Array",
     "from relax import meta_schedule",
@@ -130,8 +130,8 @@ def test_what_tvm_has_not_either_is_a_plain_error():
 
 def test_the_error_points_at_the_line():
     with pytest.raises(AttributeError, match=r"test_names.py:\d+:9\n") as caught:
-        relax.transform.RunCodegen()
-    assert "relax.transform.RunCodegen()" in str(caught.value)
+        relax.transform.FewShotTuning()
+    assert "relax.transform.FewShotTuning()" in str(caught.value)
 
 
 def test_in_a_script():

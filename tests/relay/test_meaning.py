@@ -213,8 +213,8 @@ def test_operands_by_name():
 
 
 def test_unknown_names():
-    with pytest.raises(AttributeError, match="tvm.relay.vision is not built yet"):
-        relay.vision
+    with pytest.raises(AttributeError, match="tvm.relay.random is not built yet"):
+        relay.random
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         relay.frobnicate
     with pytest.raises(AttributeError, match="no operator nn.frobnicate"):

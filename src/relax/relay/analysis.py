@@ -1,7 +1,7 @@
 """Questions about expressions: `relay.analysis`.
 
 `free_vars`, `bound_vars`, `all_vars`, `free_type_vars`, `bound_type_vars`, `all_type_vars`, `well_formed`,
-`check_well_formed`, `alpha_equal`, `post_order_visit`, `call_count`.
+`check_well_formed`, `check_kind`, `unmatched_cases`, `alpha_equal`, `post_order_visit`, `call_count`.
 
 Variables come in the order in which they first stand in the text, and each once.
 """
@@ -15,8 +15,10 @@ from typing import Any, cast
 from ..ir import Diagnostic, DiagnosticError, IRModule, Node
 from ..ir.tvm_names import answer_missing
 from .adt import Match
+from .cases import unmatched_cases
 from .expr import Call, Expr, Function, Let, TempExpr, Tuple, Var
 from .functor import post_order_visit
+from .kinds import check_kind
 from .parts import bound_by, parts_of, types_of
 from .scopes import EvaluationScope, Placement, place
 from .structural import alpha_equal, alpha_hash, assert_alpha_equal
@@ -227,10 +229,12 @@ __all__ = [
     "bound_type_vars",
     "bound_vars",
     "call_count",
+    "check_kind",
     "check_well_formed",
     "free_type_vars",
     "free_vars",
     "post_order_visit",
+    "unmatched_cases",
     "well_formed",
 ]
 

@@ -1,7 +1,8 @@
 """Operators as Python functions: ``relay.add(x, y)``, ``relay.nn.dense(x, w, units=10)``.
 
 Each declared operator is one: operands first, then its attributes, by position or name. One with several results gives
-a `TupleWrapper`, whose items are projections.
+a `TupleWrapper`, whose items are projections. An expression for a shape, ``relay.reshape(x, relay.shape_of(y))``, gives
+a call of the ``dyn`` operator.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import numpy as np
 
 from ..ir import Diagnostic, DiagnosticError, Op
 from ..ir.tvm_names import missing, reason
-from .expr import Expr, ExprWithOp, Tuple, TupleGetItem, const
-from .operators import call_operator, list_operators, operator_spec
+from .composites import COMPOSITES
+from .expr import Call, Constant, Expr, ExprWithOp, RelayExpr, Tuple, TupleGetItem, const
+from .operators import REQUIRED, AttrField, call_operator, list_operators, operator_spec
 from .ops.declare import operand_names, result_count
+from .ops.dynamic import dynamic_form, plain_attr, static_form
 
 
 class TupleWrapper:
@@ -63,13 +66,42 @@ def operator_function(name: str) -> Callable[..., Any]:
                     Diagnostic("E9011", f"{name}: the attribute {field.name!r} is given twice")
                 )
             attrs[field.name] = value
-        call = call_operator(name, *map(as_expr, operands), **attrs)
-        results = result_count(op, call.attrs)
+        call = dynamic_call(op, operands, attrs) or call_operator(name, *map(as_expr, operands), **attrs)
+        results = result_count(cast(Op, call.op), call.attrs)
         return call if results is None else TupleWrapper(call, results)
 
     function.__name__ = function.__qualname__ = name.rpartition(".")[2]
     function.__doc__ = f"A call of the operator {name}."
     return function
+
+
+def dynamic_call(op: Op, operands: list[Any], attrs: dict[str, Any]) -> Call | None:
+    """The call of the ``dyn`` operator, where an attribute that has such a form is an expression; else None.
+
+    Constants are no such expressions: in `attrs`, their values replace them.
+    """
+    dynamic, spec = dynamic_form(op), operator_spec(op)
+    form = None if dynamic is None else static_form(dynamic)
+    if dynamic is None or form is None or spec is None:
+        return None
+    given = {name: attrs[name] for name in form.attrs if isinstance(attrs.get(name), RelayExpr)}
+    if all(isinstance(value, Constant) for value in given.values()):
+        attrs.update((name, plain_attr(op, name, value.data)) for name, value in given.items())
+        return None
+    parts = [as_expr(operand) for operand in operands]
+    for name, position in sorted(form.attrs.items(), key=lambda item: item[1]):
+        field = spec.field(name)
+        assert field is not None
+        value = attrs.pop(name, None if field.default is REQUIRED else field.default)
+        parts.insert(position, value if isinstance(value, RelayExpr) else _constant_attr(field, value))
+    return call_operator(dynamic.name, *parts, **attrs)
+
+
+def _constant_attr(field: AttrField, value: Any) -> Expr:
+    """A static attribute as an operand: of integers, or of numbers where the attribute is of numbers."""
+    if "float" in field.type:
+        return const(np.array((0.0,) * 4 if value is None else value, "float32"))
+    return const(np.array(value, "int64"))
 
 
 def as_expr(value: Any) -> Expr:
@@ -108,8 +140,10 @@ class Namespace:
 
 def public(name: str) -> Any:
     """The function or the namespace of this name. Raises AttributeError."""
-    if name in ("nn", "image"):
+    if name in ("nn", "image", "dyn", "qnn", "vision"):
         return Namespace(name)
+    if name in COMPOSITES:
+        return COMPOSITES[name]
     if operator_spec(name) is not None:
         return operator_function(name)
     raise AttributeError(f"module 'relax.relay' has no attribute {name!r}")

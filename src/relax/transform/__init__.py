@@ -28,6 +28,7 @@ from .algebra import (
     ReorderTakeAfterMatmul,
     TopologicalSort,
 )
+from .alter_op_impl import AlterOpImpl
 from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
@@ -79,6 +80,7 @@ from .remove_unused_functions import RemoveUnusedFunctions
 from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .run_codegen import RunCodegen
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_param_struct_info import UpdateParamStructInfo
@@ -88,6 +90,7 @@ from .vm_shape_lower import VMShapeLower
 
 __all__ = [
     "AdjustMatmulOrder",
+    "AlterOpImpl",
     "AnnotateTIROpPattern",
     "AttachAttrLayoutFreeBuffers",
     "AttachGlobalSymbol",
@@ -151,6 +154,7 @@ __all__ = [
     "ReorderPermuteDimsAfterConcat",
     "ReorderTakeAfterMatmul",
     "RewriteDataflowReshape",
+    "RunCodegen",
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",

@@ -17,6 +17,7 @@ from relax.relay.transform import (
     ConvertLayout,
     DeadCodeElimination,
     DefuseOps,
+    DynamicToStatic,
     EliminateCommonSubexpr,
     EtaExpand,
     FastMath,
@@ -40,7 +41,7 @@ PASSES = [
     ToANormalForm(), ToGraphNormalForm(), ToBasicBlockNormalForm(), DeadCodeElimination(inline_once=True),
     FoldConstant(), EliminateCommonSubexpr(), Inline(), EtaExpand(True, True), LambdaLift(),
     SimplifyInference(), SimplifyExpr(), CombineParallelConv2D(), CombineParallelDense(), CombineParallelBatchMatmul(),
-    CanonicalizeOps(), CanonicalizeCast(), FastMath(), FuseOps(), DefuseOps(),
+    CanonicalizeOps(), CanonicalizeCast(), FastMath(), FuseOps(), DefuseOps(), DynamicToStatic(),
     ConvertLayout({"nn.conv2d": ["NHWC"]}), AlterOpLayout(), ForwardFoldScaleAxis(), BackwardFoldScaleAxis(),
     ToMixedPrecision(), PartialEvaluate(),
 ]  # fmt: skip

@@ -44,7 +44,15 @@ def test_effects_stay():
         "fn(%x: int32) { let %r = ref(1 + 2); let %u = ref_write(%r, if (True) { ref_read(%r) } else { 3 }); ref_read(%r) }",
         "fn(%x: int32) { let %r = ref(3); let %v = ref_read(%r); let %u = ref_write(%r, %v); ref_read(%r) }",
         1,
-        settles=False,
+    )
+
+
+def test_the_effects_of_the_branch_that_is_left_are_bound_before_its_value():
+    check(
+        FoldConstant(),
+        "fn(%x: int32) { let %c = if (True) { let %r = ref(%x); True } else { False }; if (%c) { %x } else { 0 } }",
+        "fn(%x: int32) { let %r = ref(%x); %x }",
+        3,
     )
 
 

@@ -45,6 +45,47 @@ def test_unused_values_go_unless_they_write():
     )
 
 
+def test_what_only_unused_values_mention_goes_with_them():
+    check(
+        ToGraphNormalForm(),
+        "fn(%x: int32) { let %a = %x + 1; let %f = fn() { %a }; %x }",
+        "fn(%x: int32) { %x }",
+        3,
+    )
+    check(
+        ToGraphNormalForm(),
+        "fn(%x: int32) { let %f = fn(%y) { %y }; let %unused = %f(1f); %f(%x) }",
+        "fn(%x: int32) { %0 = fn(%y) { %y }; %0<int32>(%x) }",
+        3,
+    )
+    check(
+        ToGraphNormalForm(),
+        """fn(%x: int32) {
+  let %r = ref(%x);
+  let %f = fn(%y: int32) { let %u = ref_write(%r, %y); %y };
+  let %g = fn() { %f(1) };
+  %x
+}""",
+        "fn(%x: int32) { let %r = ref(%x); %x }",
+        3,
+    )
+
+
+def test_a_closure_with_effects_that_goes_is_no_reason_to_keep_others():
+    text = """
+def @apply(%f: fn(int32) -> int32, %x: int32) -> int32 { %f(%x) }
+def @main(%x: int32) -> int32 {
+  let %unused = fn(%y: int32) -> int32 { let %r = ref(%y); let %u = ref_write(%r, 1); ref_read(%r) };
+  let %v = @apply(fn(%y: int32) -> int32 { %y + 1 }, %x);
+  %v + %v
+}"""
+    before = module(text)
+    after = run(ToGraphNormalForm(), before)
+    assert "let" not in after["main"].astext()
+    assert_same_values(before, after, [3])
+    assert run(ToGraphNormalForm(), after) is after
+
+
 def test_effects_keep_their_order():
     before = module(
         """fn(%x: int32) {

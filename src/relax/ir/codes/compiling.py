@@ -101,6 +101,21 @@ declare(
     "`I.module_attrs`.",
 )
 declare(
+    "E4014",
+    "a function that no outside code generator takes",
+    "RunCodegen hands functions with the attribute `Codegen` to the function registered as `relax.ext.<its value>`. "
+    "There is none, or the outputs of a function, which the caller allocates, are no tensors of known shapes and "
+    "dtypes.",
+    "Register the code generator with `relax.register_func`, and annotate what the functions return.",
+)
+declare(
+    "E4015",
+    "index maps that do not fit a kernel",
+    "AlterOpImpl was given another number of index maps than a kernel has buffers, results included, or a map of "
+    "another number of indices than its buffer has dimensions.",
+    "Give a map for each buffer, and None for one that keeps its layout.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

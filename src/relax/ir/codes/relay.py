@@ -151,6 +151,13 @@ declare(
     "Remove the clause, or put it before the one that takes its values.",
 )
 declare(
+    "E9046",
+    "a type of another kind than its place asks for",
+    "`relay.analysis.check_kind` finds a shape where a type must stand, a name of a type without its arguments, or the "
+    "like.",
+    "Give a type parameter the kind of its place: `a: Type`, `s: Shape`, `t: BaseType`.",
+)
+declare(
     "E9050",
     "a part of Relay that has no translation to Relax",
     "A function that is called from outside is polymorphic, a function calls itself at ever other types, or a "

@@ -2,9 +2,9 @@
 
 A name that is not built, or called otherwise, raises an error that says what to use instead:
 
-    >>> relax.transform.RunCodegen
-    error[E4301]: tvm.relax.transform.RunCodegen is not built yet
-      = help: there are no outside code generators; `relax.build` compiles all operators itself
+    >>> relax.transform.FewShotTuning
+    error[E4301]: tvm.relax.transform.FewShotTuning is not built yet
+      = help: nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`
 
 The error is an AttributeError, so that `hasattr` answers False, or an ImportError where the name is imported. A package
 answers for its names by ``answer_missing(__name__)`` at its end.

@@ -194,6 +194,7 @@ NAMESPACES: Final = (
                 "interprets constants if that is exact and short; "
                 "`FoldConstant(evaluate=relax.codegen.CompiledKernels())` compiles kernels"
             ),
+            "AlterOpImpl": "no axis separators; a result whose map leaves places empty keeps its kernel",
             "EliminateCommonSubexpr": "calls of functions are not merged, where nobody can tell",
             "FuseOpsByPattern": (
                 "a match whose inner results are read outside is left alone; patterns are tried from "
@@ -202,16 +203,18 @@ NAMESPACES: Final = (
             "LazyGetInput LazySetOutput": (
                 "the functions passed are packed functions, such as those of Python"
             ),
+            "RunCodegen": (
+                "the code generator registers packed functions under the functions' symbols; what it "
+                "returns is not used"
+            ),
             "StaticPlanBlockMemory": "one storage for a function, with offsets over its shape variables",
         },
         missing={
-            "AllocateWorkspace RunCodegen": (
-                "there are no outside code generators; `relax.build` compiles all operators itself"
-            ),
+            "AllocateWorkspace": "outside code generators allocate what they need themselves",
             "AttachExternModules": (
                 "there are no outside code generators; call functions of `relax.register_func`"
             ),
-            "AlterOpImpl SplitCallTIRByPattern SplitLayoutRewritePreproc": (
+            "SplitCallTIRByPattern SplitLayoutRewritePreproc": (
                 "use `relax.transform.ConvertLayout`, and `relax.schedules.PackConstants` for packed weights"
             ),
             "ComputePrimValue": (

@@ -14,22 +14,28 @@ NAMESPACES: Final = (
             Any Call Clause Constant Constructor ConstructorValue ExprFunctor ExprMutator ExprVisitor
             Function GlobalTypeVar GlobalVar If IncompleteType Let Match Pattern PatternConstructor
             PatternTuple PatternVar PatternWildcard Prelude RefCreate RefRead RefType RefValue RefWrite
-            TempExpr Tuple TupleGetItem TupleType TupleWrapper Type TypeCall TypeConstraint TypeData
-            TypeKind TypeMutator TypeRelation TypeVar TypeVisitor abs acos acosh add adt all analysis any
-            arange argmax argmin argsort asin asinh astext atan atanh bitwise_and bitwise_not bitwise_or
-            bitwise_xor broadcast_to broadcast_to_like build cast cast_like ceil clip collapse_sum_like
-            collapse_sum_to concatenate const copy cos cosh create_executor cumprod cumsum divide equal erf
-            exp expand_dims floor floor_divide floor_mod fromtext full full_like gather gather_nd greater
-            greater_equal image isfinite isinf isnan layout_transform left_shift less less_equal log log10
-            log2 logical_and logical_not logical_or logical_xor logsumexp max maximum mean meshgrid min
-            minimum mod multiply negative nn not_equal one_hot ones ones_like parse_expr power prelude prod
-            quantize repeat reshape reshape_like reverse reverse_sequence right_shift round rsqrt
-            scatter_elements scatter_nd shape_of sigmoid sign sin sinh sort split sqrt squeeze stack std
-            strided_slice subtract sum take tan tanh testing tile topk transform transpose trilu trunc
-            unmatched_cases var variance vm where zeros zeros_like
+            TempExpr Tuple TupleGetItem TupleType TupleWrapper Type TypeCall TypeConstraint TypeData TypeKind
+            TypeMutator TypeRelation TypeVar TypeVisitor abs acos acosh add adt adv_index all analysis any
+            arange argmax argmin argsort argwhere asin asinh astext atan atanh bitwise_and bitwise_not
+            bitwise_or bitwise_xor broadcast_to broadcast_to_like build cast cast_like ceil clip
+            collapse_sum_like collapse_sum_to concatenate const copy cos cosh create_executor cumprod cumsum
+            dft divide einsum equal erf exp expand_dims fixed_point_multiply fixed_point_multiply_per_axis
+            floor floor_divide floor_mod fromtext full full_like gather gather_nd greater greater_equal image
+            invert_permutation isfinite isinf isnan layout_transform left_shift less less_equal log log10
+            log2 logical_and logical_not logical_or logical_xor logsumexp matrix_set_diag max maximum mean
+            mean_std mean_variance meshgrid min minimum mod multiply ndarray_size negative nn not_equal
+            one_hot ones ones_like parse_expr power prelude prod quantize repeat reshape reshape_like reverse
+            reverse_reshape reverse_sequence right_shift round rsqrt scatter_elements scatter_nd searchsorted
+            sequence_mask shape_of sigmoid sign sin sinh slice_like sliding_window sort sparse_to_dense split
+            sqrt squeeze stack std stft strided_slice subtract sum take tan tanh testing tile topk transform
+            transpose trilu trunc trunc_divide trunc_mod unique unmatched_cases unravel_index var variance vm
+            where zeros zeros_like
         """,
         differs={
             "parse": "the version may be left out; every problem with its place; any depth",
+            "qnn": "has `quantize` and `dequantize`; `relax.relay.quantize` makes networks of int8",
+            "segment_sum": "the number of segments must be given",
+            "vision": "has `roi_align`; Relax has others in `relax.op.vision`",
         },
         elsewhere={
             "Span": "relax.ir.Span",
@@ -57,19 +63,10 @@ NAMESPACES: Final = (
             "frontend": (
                 "use `relax.frontend.onnx.from_onnx`, which imports to Relax; no model is imported to Relay"
             ),
-            "qnn": "use `relax.relay.quantize`, or the Relax operators `relax.op.quantize`, `relax.op.dequantize`",
             "random": "use `relax.op.random` in Relax",
-            "vision": "use `relax.op.vision` in Relax",
-            (
-                "adv_index dft einsum fixed_point_multiply fixed_point_multiply_per_axis "
-                "invert_permutation matrix_set_diag mean_std mean_variance ndarray_size reinterpret "
-                "reverse_reshape searchsorted segment_sum sequence_mask slice_like sliding_window "
-                "sparse_fill_empty_rows sparse_reshape sparse_to_dense stft strided_set trunc_divide "
-                "trunc_mod unique unravel_index"
-            ): (
-                "the operator is not in `relax.relay.list_operators()`; register it with "
-                "`relax.relay.register_operator`, or write it in Relax"
-            ),
+            "reinterpret": "Relax has no operator that reads the bits of a number as another dtype",
+            "strided_set": "use `where`, or `scatter_nd`",
+            "sparse_fill_empty_rows sparse_reshape": "there are no sparse tensors; `sparse_to_dense` makes dense ones",
             "Id": "variables are identified as objects; compare with `is`",
         },
     ),
@@ -79,10 +76,10 @@ NAMESPACES: Final = (
         works="""
             AlterOpLayout BackwardFoldScaleAxis CanonicalizeCast CanonicalizeOps CombineParallelBatchMatmul
             CombineParallelConv2D CombineParallelDense ConvertLayout DeadCodeElimination Defunctionalization
-            DefuseOps EliminateCommonSubexpr EtaExpand FastMath FoldConstant ForwardFoldScaleAxis FuseOps
-            InferType Inline LambdaLift PartialEvaluate RemoveUnusedFunctions SimplifyExpr SimplifyInference
-            ToANormalForm ToBasicBlockNormalForm ToCPS ToGraphNormalForm ToMixedPrecision gradient to_cps
-            un_cps
+            DefuseOps DynamicToStatic EliminateCommonSubexpr EtaExpand FastMath FoldConstant
+            ForwardFoldScaleAxis FuseOps InferType Inline LambdaLift PartialEvaluate RemoveUnusedFunctions
+            SimplifyExpr SimplifyInference ToANormalForm ToBasicBlockNormalForm ToCPS ToGraphNormalForm
+            ToMixedPrecision gradient to_cps un_cps
         """,
         missing={
             (
@@ -111,7 +108,7 @@ NAMESPACES: Final = (
             ),
             "FunctionPass function_pass": "use `relax.transform.module_pass`",
             (
-                "DivToMul DynamicToStatic FlattenAtrousConv FoldExplicitPadding "
+                "DivToMul FlattenAtrousConv FoldExplicitPadding "
                 "SimplifyExprPostAlterOp SimplifyFCTranspose SplitArgs"
             ): "use `relax.relay.transform.SimplifyExpr`; the rest is done in Relax",
             "Legalize": "operators are lowered in Relax: `relax.transform.LegalizeOps`",
@@ -127,19 +124,16 @@ NAMESPACES: Final = (
         "tvm.relay.analysis",
         "relax.relay.analysis",
         works="""
-            all_type_vars all_vars bound_type_vars bound_vars free_type_vars free_vars post_order_visit
-            well_formed
+            all_type_vars all_vars bound_type_vars bound_vars check_kind free_type_vars free_vars
+            post_order_visit unmatched_cases well_formed
         """,
-        elsewhere={
-            "unmatched_cases": "relax.relay.unmatched_cases",
-        },
         missing={
             "CallGraph": "use `relax.relay.transform.RemoveUnusedFunctions`, `Inline`",
             "annotated_regions extract_fused_functions get_calibration_data list_fake_quantized_op": (
                 "no outside code generators; `relax.relay.quantize.quantize` calibrates itself"
             ),
             (
-                "all_dtypes check_basic_block_normal_form check_constant check_kind count_layers "
+                "all_dtypes check_basic_block_normal_form check_constant count_layers "
                 "detect_feature feature extract_intermdeiate_expr extract_operators "
                 "get_total_mac_number list_op_freqs"
             ): "visit the program: `relax.relay.analysis.post_order_visit`",
@@ -150,20 +144,18 @@ NAMESPACES: Final = (
         "tvm.relay.nn",
         "relax.relay.nn",
         works="""
-            adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d
-            avg_pool2d_grad avg_pool3d batch_flatten batch_matmul batch_norm bias_add conv1d
-            conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose cross_entropy_with_logits dense
-            depth_to_space dropout fast_softmax global_avg_pool1d global_avg_pool2d global_avg_pool3d
-            global_max_pool1d global_max_pool2d global_max_pool3d group_norm instance_norm l2_normalize
-            layer_norm leaky_relu log_softmax lrn matmul max_pool1d max_pool2d max_pool2d_grad max_pool3d
-            mirror_pad nll_loss pad prelu relu softmax space_to_depth upsampling
+            adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
+            adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool2d_grad avg_pool3d
+            batch_flatten batch_matmul batch_norm batch_to_space_nd bias_add conv1d conv1d_transpose conv2d
+            conv2d_transpose conv3d conv3d_transpose cross_entropy cross_entropy_with_logits
+            deformable_conv2d dense depth_to_space dilate dropout fast_softmax fifo_buffer global_avg_pool1d
+            global_avg_pool2d global_avg_pool3d global_max_pool1d global_max_pool2d global_max_pool3d
+            group_norm instance_norm l2_normalize layer_norm leaky_relu log_softmax lrn matmul max_pool1d
+            max_pool2d max_pool2d_grad max_pool3d mirror_pad nll_loss pad prelu relu softmax
+            space_to_batch_nd space_to_depth upsampling upsampling3d
         """,
         missing={
-            (
-                "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d batch_to_space_nd "
-                "space_to_batch_nd conv2d_backward_weight correlation cross_entropy deformable_conv2d "
-                "dilate dropout_raw fifo_buffer upsampling3d"
-            ): (
+            ("conv2d_backward_weight correlation dropout_raw"): (
                 "the operator is not in `relax.relay.list_operators()`; register it with "
                 "`relax.relay.register_operator`, or write it in Relax"
             ),
@@ -174,11 +166,9 @@ NAMESPACES: Final = (
     Namespace(
         "tvm.relay.image",
         "relax.relay.image",
-        works="affine_grid grid_sample resize2d",
+        works="affine_grid grid_sample resize1d resize2d resize3d",
         missing={
-            "resize1d resize3d crop_and_resize dilation2d": (
-                "use `relax.op.image.resize2d` or `relax.te.compute` in Relax"
-            ),
+            "crop_and_resize dilation2d": ("use `relax.op.image.resize2d` or `relax.te.compute` in Relax"),
         },
     ),
 )

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ...expr import Call, Constant, const
 from ...ir import DataType, Op, RelaxExpr
+from ...op.facts import MixedPrecision
 from ...prim import PrimExpr
 from ...struct_info import TensorStructInfo
 from ...tir.op_pattern import OpPatternKind
@@ -28,7 +29,10 @@ BROADCAST: Final = OpPatternKind.BROADCAST
 INJECTIVE: Final = OpPatternKind.INJECTIVE
 COMM_REDUCE: Final = OpPatternKind.COMM_REDUCE
 OUT_ELEMWISE_FUSABLE: Final = OpPatternKind.OUT_ELEMWISE_FUSABLE
+ALWAYS: Final = MixedPrecision.ALWAYS
+FOLLOW: Final = MixedPrecision.FOLLOW
 
+_MIXED: Final = "relay.mixed_precision"
 _OPERANDS: Final = "relay.operands"
 _RESULTS: Final = "relay.results"
 _CONSTANTS: Final = "relay.constants"
@@ -42,6 +46,7 @@ Meaning: TypeAlias = (
     | Callable[[Any, Any], Any]
     | Callable[[Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any, Any, Any], Any]
 )
 """A function from attributes and up to five operands to a Relax expression."""
@@ -61,6 +66,7 @@ def declare(
     results: Results | None = None,
     constants: bool = False,
     pattern: OpPatternKind = OpPatternKind.OPAQUE,
+    mixed: MixedPrecision | None = None,
 ) -> Op:
     """Register an operator of Relay with its meaning in Relax. `inputs` is None for any number of operands.
 
@@ -74,9 +80,17 @@ def declare(
         Whether the meaning needs to know the values of scalar operands.
     pattern
         The kind of kernel for fusion (`relax.tir.op_pattern`); an OPAQUE operator is never fused.
+    mixed
+        What the operator does in a program of mixed precision; None says nothing, which leaves it in float32.
     """
     names = operands.split() if operands is not None else list(_OPERAND_NAMES.get(inputs or 0, ()))
-    facts: dict[str, Any] = {MEANING: means, _OPERANDS: tuple(names), _CONSTANTS: constants, PATTERN: pattern}
+    facts: dict[str, Any] = {
+        MEANING: means,
+        _OPERANDS: tuple(names),
+        _CONSTANTS: constants,
+        PATTERN: pattern,
+        _MIXED: mixed,
+    }
     return register_operator(name, inputs, attrs, **facts, **({} if results is None else {_RESULTS: results}))
 
 
@@ -89,6 +103,11 @@ def pattern_of(operator: Op) -> OpPatternKind:
     """The fusion pattern of an operator; OPAQUE if it has none."""
     pattern = operator.get_attr(PATTERN)
     return OpPatternKind.OPAQUE if pattern is None else OpPatternKind(pattern)
+
+
+def mixed_precision_of(operator: Op) -> MixedPrecision | None:
+    """What an operator does in a program of mixed precision; None if its declaration does not say."""
+    return operator.get_attr(_MIXED)
 
 
 def operand_names(operator: Op) -> tuple[str, ...]:
@@ -163,6 +182,7 @@ def axes_of(axis: Any, x: RelaxExpr, exclude: bool = False) -> list[int] | None:
 
 
 __all__ = [
-    "MEANING", "Call", "Meaning", "attr", "axes_of", "declare", "dims", "dtype", "meaning_of", "needs_constants",
-    "number", "operand_names", "optional_dtype", "rank", "result_count", "scalar",
+    "ALWAYS", "FOLLOW", "MEANING", "Call", "Meaning", "attr", "axes_of", "declare", "dims", "dtype", "meaning_of",
+    "mixed_precision_of", "needs_constants", "number", "operand_names", "optional_dtype", "rank", "result_count",
+    "scalar",
 ]  # fmt: skip

@@ -4,29 +4,60 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ... import op
+from ...expr import Constant
 from ...ir import RelaxExpr
+from ..operators import AttrField
 from .declare import INJECTIVE, attr, declare, optional_dtype
 
 
-def _resize2d(a: Any, x: RelaxExpr) -> RelaxExpr:
-    return op.image.resize2d(
-        x, list(a.size), roi=list(a.roi) if a.roi else None, layout=a.layout, method=a.method,
-        coordinate_transformation_mode=a.coordinate_transformation_mode,
-        rounding_method=a.rounding_method or "round", cubic_alpha=a.cubic_alpha, cubic_exclude=bool(a.cubic_exclude),
-        extrapolation_value=a.extrapolation_value, out_dtype=optional_dtype(a.out_dtype),
+def resize_attrs(layout: str) -> tuple[AttrField, ...]:
+    """The attributes of resizing but for the size and the region."""
+    return (
+        attr("layout", "str", layout), attr("method", "str", "linear"),
+        attr("coordinate_transformation_mode", "str", "half_pixel"), attr("rounding_method", "str", ""),
+        attr("cubic_alpha", "float", -0.5), attr("cubic_exclude", "int", 0),
+        attr("extrapolation_value", "float", 0.0), attr("out_dtype", "dtype?", None),
     )  # fmt: skip
 
 
-declare(
-    "image.resize2d", 1,
-    attr("size", "any"), attr("roi", "floats?", None), attr("layout", "str", "NCHW"), attr("method", "str", "linear"),
-    attr("coordinate_transformation_mode", "str", "half_pixel"), attr("rounding_method", "str", ""),
-    attr("cubic_alpha", "float", -0.5), attr("cubic_exclude", "int", 0), attr("extrapolation_value", "float", 0.0),
-    attr("out_dtype", "dtype?", None),
-    pattern=INJECTIVE,
-    means=_resize2d,
-)  # fmt: skip
+def _ways(a: Any) -> dict[str, Any]:
+    """The attributes of resizing as those of Relax."""
+    aligned = a.coordinate_transformation_mode == "align_corners"
+    return {
+        "method": a.method,
+        "coordinate_transformation_mode": a.coordinate_transformation_mode,
+        "rounding_method": a.rounding_method or ("round" if aligned else "floor"),
+        "cubic_alpha": a.cubic_alpha,
+        "cubic_exclude": bool(a.cubic_exclude),
+        "extrapolation_value": a.extrapolation_value,
+        "out_dtype": optional_dtype(a.out_dtype),
+    }
+
+
+def resized(a: Any, x: RelaxExpr, letters: str, size: Any, roi: RelaxExpr | None) -> RelaxExpr:
+    """Data resized in the dimensions of these letters; `roi` has the starts, then the ends of what is resized."""
+    axes = [a.layout.index(letter) for letter in letters]
+    return op.image.resize(x, size, None, roi, axes, **_ways(a))
+
+
+def _resize(a: Any, x: RelaxExpr, letters: str) -> RelaxExpr:
+    size = [a.size] * len(letters) if isinstance(a.size, int) else list(a.size)
+    if len(letters) == 2:
+        return op.image.resize2d(x, size, list(a.roi) if a.roi else None, a.layout, **_ways(a))
+    roi = Constant(np.array(a.roi, "float32")) if a.roi else None
+    return resized(a, x, letters, size, roi)
+
+
+for _letters in ("W", "HW", "DHW"):
+    declare(
+        f"image.resize{len(_letters)}d", 1,
+        attr("size", "any"), attr("roi", "floats?", None), *resize_attrs(f"NC{_letters}"),
+        pattern=INJECTIVE,
+        means=lambda a, x, letters=_letters: _resize(a, x, letters),
+    )  # fmt: skip
 declare(
     "image.grid_sample", 2,
     attr("method", "str", "bilinear"), attr("layout", "str", "NCHW"), attr("padding_mode", "str", "zeros"),
@@ -38,3 +69,5 @@ declare(
     "image.affine_grid", 1, attr("target_shape", "any"),
     means=lambda a, x: op.image.affine_grid(x, list(a.target_shape)),
 )  # fmt: skip
+
+__all__ = ["resize_attrs", "resized"]

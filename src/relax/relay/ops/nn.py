@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 from ... import op
+from ...expr import ShapeExpr, TupleGetItem
 from ...expr import Tuple as RelaxTuple
-from ...expr import TupleGetItem
 from ...ir import RelaxExpr
 from ...prim import IntImm
 from .declare import (
+    ALWAYS,
     BROADCAST,
     ELEMWISE,
+    FOLLOW,
     INJECTIVE,
     OUT_ELEMWISE_FUSABLE,
     attr,
@@ -39,7 +42,9 @@ def _require(value: Any, size: Any, what: str, where: str) -> None:
 
 
 _UNITS = (attr("units", "int?", None), attr("out_dtype", "dtype?", None))
-declare("nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, means=_dense, operands="data weight")
+declare(
+    "nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS, means=_dense, operands="data weight"
+)
 
 
 def _turned(x: RelaxExpr, transposed: bool) -> RelaxExpr:
@@ -60,6 +65,7 @@ declare(
     attr("transpose_a", "bool", False),
     attr("transpose_b", "bool", False),
     pattern=OUT_ELEMWISE_FUSABLE,
+    mixed=ALWAYS,
     means=_matmul,
     operands="tensor_a tensor_b",
 )
@@ -67,7 +73,7 @@ declare(
     "nn.batch_matmul", 2,
     attr("out_dtype", "dtype?", None), attr("transpose_a", "bool", False), attr("transpose_b", "bool", True),
     pattern=OUT_ELEMWISE_FUSABLE,
-    means=_matmul, operands="tensor_a tensor_b",
+    mixed=ALWAYS, means=_matmul, operands="tensor_a tensor_b",
 )  # fmt: skip
 
 
@@ -76,7 +82,15 @@ def _bias_add(a: Any, x: RelaxExpr, bias: RelaxExpr) -> RelaxExpr:
     return op.add(x, op.expand_dims(bias, list(range(1, 1 + behind))) if behind else bias)
 
 
-declare("nn.bias_add", 2, attr("axis", "int", 1), pattern=BROADCAST, means=_bias_add, operands="data bias")
+declare(
+    "nn.bias_add",
+    2,
+    attr("axis", "int", 1),
+    pattern=BROADCAST,
+    mixed=FOLLOW,
+    means=_bias_add,
+    operands="data bias",
+)
 
 # -- convolutions
 
@@ -111,7 +125,7 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
         attr("out_layout", "str", ""),
         *([attr("output_padding", "ints", zeros)] if transposed else []),
         attr("out_dtype", "dtype?", None),
-        pattern=OUT_ELEMWISE_FUSABLE,
+        pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS,
         means=means, operands="data weight",
     )  # fmt: skip
 
@@ -146,6 +160,7 @@ def _pool(kind: str, spatial: int) -> None:
         attr("out_layout", "str", ""), attr("ceil_mode", "bool", False),
         *([attr("count_include_pad", "bool", False)] if averages else []),
         pattern=OUT_ELEMWISE_FUSABLE,
+        mixed=FOLLOW,
         means=means,
     )  # fmt: skip
 
@@ -163,6 +178,7 @@ def _global_pool(kind: str, spatial: int) -> None:
         layout,
         attr("out_layout", "str", ""),
         pattern=OUT_ELEMWISE_FUSABLE,
+        mixed=FOLLOW,
         means=means,
     )
 
@@ -173,7 +189,7 @@ def _adaptive_pool(spatial: int) -> None:
         f"nn.adaptive_avg_pool{spatial}d", 1,
         attr("output_size", "int|ints", ()), attr("layout", "str", f"NC{_SPATIAL[spatial]}"),
         attr("out_layout", "str", ""),
-        pattern=OUT_ELEMWISE_FUSABLE,
+        pattern=OUT_ELEMWISE_FUSABLE, mixed=FOLLOW,
         means=lambda a, x: function(x, _listed(a.output_size) or None, a.layout, a.out_layout or None),
     )  # fmt: skip
 
@@ -241,18 +257,19 @@ declare(
 
 # -- activations and losses
 
-declare("nn.relu", 1, pattern=ELEMWISE, means=lambda a, x: op.nn.relu(x))
+declare("nn.relu", 1, pattern=ELEMWISE, mixed=FOLLOW, means=lambda a, x: op.nn.relu(x))
 declare(
     "nn.leaky_relu",
     1,
     attr("alpha", "float", 0.25),
     pattern=ELEMWISE,
+    mixed=FOLLOW,
     means=lambda a, x: op.nn.leakyrelu(x, a.alpha),
 )
 declare(
     "nn.prelu", 2, attr("axis", "int", 1),
     pattern=BROADCAST,
-    means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis), operands="data alpha",
+    mixed=FOLLOW, means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis), operands="data alpha",
 )  # fmt: skip
 for _name in ("softmax", "fast_softmax"):
     declare(f"nn.{_name}", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.softmax(x, a.axis))
@@ -264,7 +281,7 @@ def _dropout(a: Any, x: RelaxExpr) -> RelaxExpr:
     return RelaxTuple([x, op.ones_like(x)])
 
 
-declare("nn.dropout", 1, attr("rate", "float", 0.5), means=_dropout)
+declare("nn.dropout", 1, attr("rate", "float", 0.5), mixed=FOLLOW, means=_dropout)
 declare(
     "nn.cross_entropy_with_logits",
     2,
@@ -273,10 +290,18 @@ declare(
 )
 
 
+declare(
+    "nn.cross_entropy",
+    2,
+    means=lambda a, x, y: _cross_entropy(op.log(x), y),
+    operands="predictions targets",
+)
+
+
 def _cross_entropy(predictions: RelaxExpr, targets: RelaxExpr) -> RelaxExpr:
     """The mean over the batch of -Σ prediction · target."""
     total = op.sum(op.multiply(predictions, targets))
-    batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(predictions)), _zero(), 0), dtype(predictions))
+    batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(targets)), _zero(), 0), dtype(targets))
     return op.divide(op.negative(total), batch)
 
 
@@ -292,7 +317,7 @@ declare(
 
 # -- shapes
 
-declare("nn.batch_flatten", 1, pattern=ELEMWISE, means=lambda a, x: op.nn.batch_flatten(x))
+declare("nn.batch_flatten", 1, pattern=ELEMWISE, mixed=FOLLOW, means=lambda a, x: op.nn.batch_flatten(x))
 
 
 def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
@@ -305,7 +330,7 @@ def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
 declare(
     "nn.pad", 2, attr("pad_width", "intss"), attr("pad_mode", "str", "constant"),
     pattern=INJECTIVE,
-    means=_pad, operands="data pad_value", constants=True,
+    mixed=FOLLOW, means=_pad, operands="data pad_value", constants=True,
 )  # fmt: skip
 declare(
     "nn.mirror_pad", 1, attr("pad_width", "intss"), attr("mode", "str", "SYMMETRIC"),
@@ -317,27 +342,64 @@ declare(
 )  # fmt: skip
 
 
-def _upsampling(a: Any, x: RelaxExpr) -> RelaxExpr:
+_METHODS = {
+    "nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic", "trilinear": "linear",
+}  # fmt: skip
+UPSAMPLED_BY: Final = {
+    "HW": (
+        attr("layout", "str", "NCHW"), attr("method", "str", "nearest_neighbor"),
+        attr("align_corners", "bool", False),
+    ),
+    "DHW": (
+        attr("layout", "str", "NCDHW"), attr("method", "str", "nearest_neighbor"),
+        attr("coordinate_transformation_mode", "str", "half_pixel"),
+    ),
+}  # fmt: skip
+"""The attributes of upsampling by the dimensions that become larger."""
+
+
+def upsampled(a: Any, x: RelaxExpr, letters: str, size: RelaxExpr) -> RelaxExpr:
+    """An image resized in the dimensions of these letters to a size, by the attributes of upsampling."""
+    method = _METHODS[a.method]
+    nearest = method == "nearest_neighbor"
+    if letters == "DHW":
+        mode = a.coordinate_transformation_mode
+    else:
+        mode = "align_corners" if a.align_corners else ("asymmetric" if nearest else "half_pixel")
+    rounding = "round" if mode == "align_corners" and letters == "DHW" else "floor"
+    if letters == "HW":
+        return op.image.resize2d(
+            x, size, layout=a.layout, method=method, coordinate_transformation_mode=mode,
+            rounding_method=rounding if nearest else "round",
+        )  # fmt: skip
+    return op.image.resize(
+        x, size, axes=[a.layout.index(letter) for letter in letters], method=method,
+        coordinate_transformation_mode=mode, rounding_method=rounding if nearest else "round", cubic_alpha=-0.5,
+    )  # fmt: skip
+
+
+def _upsampling(a: Any, x: RelaxExpr, letters: str) -> RelaxExpr:
     sizes = dict(zip(a.layout, dims(x), strict=True))
-    scales = {"H": a.scale_h, "W": a.scale_w}
-    if any(scale != int(scale) for scale in scales.values()):
-        raise ValueError("nn.upsampling: the scales must be whole numbers")
-    method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}[a.method]
-    mode = "align_corners" if a.align_corners else ("asymmetric" if "nearest" in method else "half_pixel")
-    size = [sizes[letter] * int(scale) for letter, scale in scales.items()]
-    rounding = "floor" if "nearest" in method else "round"
-    return op.image.resize2d(
-        x, size, layout=a.layout, method=method, coordinate_transformation_mode=mode, rounding_method=rounding
-    )
+    scaled = [_scaled(sizes[letter], a[f"scale_{letter.lower()}"]) for letter in letters]
+    return upsampled(a, x, letters, ShapeExpr(scaled))
 
 
-declare(
-    "nn.upsampling", 1,
-    attr("scale_h", "float", 1.0), attr("scale_w", "float", 1.0), attr("layout", "str", "NCHW"),
-    attr("method", "str", "nearest_neighbor"), attr("align_corners", "bool", False),
-    pattern=INJECTIVE,
-    means=_upsampling,
-)  # fmt: skip
+def _scaled(size: Any, scale: float) -> Any:
+    """The rounded product of a dimension and a scale. Raises ValueError if it cannot be told."""
+    if isinstance(size, IntImm):
+        return math.floor(size.value * scale + 0.5)
+    if scale != int(scale):
+        raise ValueError("the scales of dimensions that are not known must be whole numbers")
+    return size * int(scale)
+
+
+for _letters, _name in (("HW", "nn.upsampling"), ("DHW", "nn.upsampling3d")):
+    declare(
+        _name, 1,
+        *(attr(f"scale_{_letter.lower()}", "float", 1.0) for _letter in _letters), *UPSAMPLED_BY[_letters],
+        pattern=INJECTIVE,
+        means=lambda a, x, letters=_letters: _upsampling(a, x, letters),
+    )  # fmt: skip
 
 
 def _depth_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
@@ -366,8 +428,20 @@ def _nchw(x: RelaxExpr, layout: str, name: str) -> tuple[Any, ...]:
 
 _BLOCKS = (attr("block_size", "int"), attr("layout", "str", "NCHW"))
 declare(
-    "nn.depth_to_space", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, means=_depth_to_space
+    "nn.depth_to_space",
+    1,
+    *_BLOCKS,
+    attr("mode", "str", "DCR"),
+    pattern=INJECTIVE,
+    mixed=FOLLOW,
+    means=_depth_to_space,
 )
 declare(
-    "nn.space_to_depth", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, means=_space_to_depth
+    "nn.space_to_depth",
+    1,
+    *_BLOCKS,
+    attr("mode", "str", "DCR"),
+    pattern=INJECTIVE,
+    mixed=FOLLOW,
+    means=_space_to_depth,
 )

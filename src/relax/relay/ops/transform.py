@@ -9,7 +9,19 @@ from ... import op
 from ...expr import ShapeExpr
 from ...ir import RelaxExpr
 from ...prim import PrimExpr, const
-from .declare import BROADCAST, ELEMWISE, INJECTIVE, attr, declare, dims, dtype, number, optional_dtype, rank
+from .declare import (
+    BROADCAST,
+    ELEMWISE,
+    FOLLOW,
+    INJECTIVE,
+    attr,
+    declare,
+    dims,
+    dtype,
+    number,
+    optional_dtype,
+    rank,
+)
 
 Dim = Any
 
@@ -64,9 +76,16 @@ def _shape(values: Sequence[Any]) -> ShapeExpr:
 declare(
     "reshape", 1, attr("newshape", "any"), attr("allowzero", "bool", False),
     pattern=INJECTIVE,
-    means=lambda a, x: op.reshape(
+    mixed=FOLLOW, means=lambda a, x: op.reshape(
         x, list(a.newshape) if a.allowzero else new_shape(dims(x), _listed(a.newshape))
     ),
+)  # fmt: skip
+
+
+declare(
+    "contrib_reverse_reshape", 1, attr("newshape", "ints"),
+    pattern=INJECTIVE,
+    means=lambda a, x: op.reshape(x, new_shape(dims(x)[::-1], a.newshape[::-1])[::-1]),
 )  # fmt: skip
 
 
@@ -84,6 +103,7 @@ declare(
     1,
     attr("axes", "ints?", None),
     pattern=INJECTIVE,
+    mixed=FOLLOW,
     means=lambda a, x: op.permute_dims(x, list(a.axes) if a.axes else None),
 )
 
@@ -94,34 +114,48 @@ def _expand(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 
 declare(
-    "expand_dims", 1, attr("axis", "int"), attr("num_newaxis", "int", 1), pattern=BROADCAST, means=_expand
+    "expand_dims",
+    1,
+    attr("axis", "int"),
+    attr("num_newaxis", "int", 1),
+    pattern=BROADCAST,
+    mixed=FOLLOW,
+    means=_expand,
 )
 declare(
     "squeeze", 1, attr("axis", "int|ints?", None),
     pattern=INJECTIVE,
-    means=lambda a, x: op.squeeze(x, None if a.axis is None else _listed(a.axis)),
+    mixed=FOLLOW, means=lambda a, x: op.squeeze(x, None if a.axis is None else _listed(a.axis)),
 )  # fmt: skip
 declare(
     "concatenate",
     1,
     attr("axis", "int", 0),
     pattern=INJECTIVE,
+    mixed=FOLLOW,
     means=lambda a, tensors: op.concat(tensors, a.axis),
 )
 declare(
-    "stack", 1, attr("axis", "int", 0), pattern=INJECTIVE, means=lambda a, tensors: op.stack(tensors, a.axis)
+    "stack",
+    1,
+    attr("axis", "int", 0),
+    pattern=INJECTIVE,
+    mixed=FOLLOW,
+    means=lambda a, tensors: op.stack(tensors, a.axis),
 )
 declare(
     "split", 1, attr("indices_or_sections", "int|ints"), attr("axis", "int", 0),
     pattern=INJECTIVE,
-    means=lambda a, x: op.split(
+    mixed=FOLLOW, means=lambda a, x: op.split(
         x, a.indices_or_sections if isinstance(a.indices_or_sections, int) else list(a.indices_or_sections), a.axis
     ),
     results=lambda a: (
         a.indices_or_sections if isinstance(a.indices_or_sections, int) else len(a.indices_or_sections) + 1
     ),
 )  # fmt: skip
-declare("reverse", 1, attr("axis", "int"), pattern=INJECTIVE, means=lambda a, x: op.flip(x, a.axis))
+declare(
+    "reverse", 1, attr("axis", "int"), pattern=INJECTIVE, mixed=FOLLOW, means=lambda a, x: op.flip(x, a.axis)
+)
 declare(
     "reverse_sequence", 2, attr("seq_axis", "int", 1), attr("batch_axis", "int", 0),
     means=lambda a, x, lengths: op.reverse_sequence(x, lengths, a.seq_axis, a.batch_axis), operands="data seq_lengths",
@@ -132,14 +166,23 @@ declare(
     attr("repeats", "int"),
     attr("axis", "int?", None),
     pattern=INJECTIVE,
+    mixed=FOLLOW,
     means=lambda a, x: op.repeat(x, a.repeats, a.axis),
 )
-declare("tile", 1, attr("reps", "ints"), pattern=INJECTIVE, means=lambda a, x: op.tile(x, list(a.reps)))
+declare(
+    "tile",
+    1,
+    attr("reps", "ints"),
+    pattern=INJECTIVE,
+    mixed=FOLLOW,
+    means=lambda a, x: op.tile(x, list(a.reps)),
+)
 declare(
     "broadcast_to",
     1,
     attr("shape", "any"),
     pattern=BROADCAST,
+    mixed=FOLLOW,
     means=lambda a, x: op.broadcast_to(x, _listed(a.shape)),
 )
 declare(
@@ -179,6 +222,7 @@ declare(
     attr("batch_dims", "int", 0),
     attr("mode", "str", "clip"),
     pattern=INJECTIVE,
+    mixed=FOLLOW,
     means=_take,
     operands="data indices",
 )
@@ -204,7 +248,7 @@ declare(
     attr("begin", "ints"), attr("end", "ints"), attr("strides", "ints", (1,)), attr("slice_mode", "str", "end"),
     attr("axes", "ints?", None),
     pattern=INJECTIVE,
-    means=_strided_slice,
+    mixed=FOLLOW, means=_strided_slice,
 )  # fmt: skip
 declare(
     "gather", 2, attr("axis", "int"),
@@ -236,12 +280,36 @@ def _scatter_nd(a: Any, x: RelaxExpr, indices: RelaxExpr, updates: RelaxExpr) ->
     return op.scatter_nd(x, op.permute_dims(indices, order), updates, a.mode)
 
 
+def dense_from_sparse(indices: RelaxExpr, values: RelaxExpr, whole: RelaxExpr, count: int) -> RelaxExpr:
+    """A tensor of `count` dimensions with values at places: each row of `indices` is one place."""
+    if rank(indices) not in ((2,) if count != 1 else (0, 1, 2)):
+        raise ValueError(f"the indices must have 2 dimensions for {count} dimensions of the result")
+    if rank(indices) == 2:
+        places, number = indices, dims(indices)[0]
+    else:
+        number = dims(indices)[0] if rank(indices) else const(1, "int64")
+        places = op.reshape(indices, _shape([number, const(1, "int64")]))
+    updates = op.broadcast_to(values, _shape([number])) if rank(values) == 0 else values
+    return op.scatter_nd(whole, op.astype(places, "int64"), updates, "update")
+
+
+declare(
+    "sparse_to_dense", 3, attr("output_shape", "any"),
+    means=lambda a, indices, values, default: dense_from_sparse(
+        indices, values, op.full(_listed(a.output_shape), default, dtype(default)), len(_listed(a.output_shape))
+    ),
+    operands="sparse_indices sparse_values default_value",
+)  # fmt: skip
 declare("scatter_nd", 3, attr("mode", "str", "update"), means=_scatter_nd, operands="data indices updates")
 
 
 def _one_hot(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr) -> RelaxExpr:
+    return one_hot_of(a, indices, on, off, op.arange(a.depth, dtype=dtype(indices)))
+
+
+def one_hot_of(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr, classes: RelaxExpr) -> RelaxExpr:
+    """`on` where an index is that of its class, `off` elsewhere; a dimension of classes at ``a.axis``."""
     axis = rank(indices) if a.axis == -1 else a.axis
-    classes = op.arange(a.depth, dtype=dtype(indices))
     if axis < rank(indices):
         classes = op.expand_dims(classes, list(range(1, 1 + rank(indices) - axis)))
     chosen = op.equal(op.expand_dims(indices, axis), classes)
@@ -305,7 +373,7 @@ declare(
 declare(
     "layout_transform", 1, attr("src_layout", "str"), attr("dst_layout", "str"),
     pattern=INJECTIVE,
-    means=lambda a, x: _permuted(x, a.src_layout, a.dst_layout),
+    mixed=FOLLOW, means=lambda a, x: _permuted(x, a.src_layout, a.dst_layout),
 )  # fmt: skip
 
 
@@ -315,4 +383,4 @@ def _permuted(x: RelaxExpr, source: str, target: str) -> RelaxExpr:
     return op.permute_dims(x, [source.index(letter) for letter in target])
 
 
-__all__ = ["new_shape"]
+__all__ = ["dense_from_sparse", "new_shape", "one_hot_of"]

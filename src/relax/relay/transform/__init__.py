@@ -14,6 +14,7 @@ from .convert_layout import ConvertLayout, convert_layout
 from .dead_code_elimination import DeadCodeElimination
 from .defunctionalization import Defunctionalization
 from .defuse_ops import DefuseOps, defuse_ops
+from .dynamic_to_static import DynamicToStatic, dynamic_to_static
 from .effects import Effect, Effects
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .eta_expand import EtaExpand, eta_expand
@@ -51,6 +52,7 @@ __all__ = [
     "DeadCodeElimination",
     "Defunctionalization",
     "DefuseOps",
+    "DynamicToStatic",
     "Effect",
     "Effects",
     "EliminateCommonSubexpr",
@@ -76,6 +78,7 @@ __all__ = [
     "canonicalize_ops",
     "convert_layout",
     "defuse_ops",
+    "dynamic_to_static",
     "eta_expand",
     "fast_math",
     "fold_constant",

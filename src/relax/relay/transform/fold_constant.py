@@ -19,13 +19,14 @@ from ..evaluator import Evaluator
 from ..expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from ..meaning import evaluate
 from ..parts import parts_of, with_parts
+from .linear import sequenced
 from .rewriting import Program, Rewriter, is_call, ordered_rewrite, relay_pass
 
 MOST_ELEMENTS = 65_536
 """Elements of a value that may be larger than what it is computed from."""
 
 
-class _Folder(Rewriter):
+class Folder(Rewriter):
     """Rewrites calls on constants. A `let` of a constant goes before its body is rewritten."""
 
     def visit(self, expr: Expr) -> Expr:
@@ -42,6 +43,7 @@ class _Folder(Rewriter):
                 value = memo[node.value]
                 if isinstance(value, Constant):
                     memo[node.var] = value
+                self.bind(node)
                 stack += [(node, 2), (node.body, 0)]
             elif isinstance(node, Let) and isinstance(memo.get(node.var), Constant):
                 memo[node] = memo[node.body]
@@ -55,6 +57,9 @@ class _Folder(Rewriter):
                 ]
                 memo[node] = self._rewritten(node, with_parts(node, parts))
         return memo[expr]
+
+    def bind(self, let: Let) -> None:
+        """Called for each `let` once its value is rewritten, before its body is."""
 
     def rewrite(self, pre: Expr, post: Expr) -> Expr:
         match post:
@@ -125,14 +130,29 @@ def _count(value: Any) -> int:
 def fold_constant(expr: Expr, program: Program | None = None) -> Expr:
     """The expression with the values of what depends on constants only; itself if there is nothing such."""
     program = Program() if program is None else program
-    return ordered_rewrite(expr, program, lambda ordered: _Folder().visit(ordered))
+    return ordered_rewrite(expr, program, lambda ordered: folded(Folder(), ordered, program))
 
 
-@relay_pass("FoldConstant", opt_level=2, required=["InferType"])
+def folded(folder: Folder, ordered: Expr, program: Program) -> Expr:
+    """A sequenced expression folded. The branch that an `if` becomes may bind what has effects, and give a constant.
+
+    let %x = { let %r = ref(1); True }; if (%x) …        becomes        let %r = ref(1); if (True) …
+    """
+    result = folder.visit(ordered)
+    while True:
+        again = sequenced(result, program.effects)
+        folder.memo = {}  # of other nodes, and of variables that may be constants now
+        changed = again if again is result else folder.visit(again)
+        if changed is again:
+            return result
+        result = changed
+
+
+@relay_pass("FoldConstant", opt_level=2, required=["InferType"], settles=True)
 def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -> Expr:
     """Evaluate what depends on constants only, in every function. `fold_qnn` is taken for compatibility."""
     del fold_qnn
     return fold_constant(function, program)
 
 
-__all__ = ["MOST_ELEMENTS", "FoldConstant", "fold_constant", "value_of_call"]
+__all__ = ["MOST_ELEMENTS", "FoldConstant", "Folder", "fold_constant", "folded", "value_of_call"]

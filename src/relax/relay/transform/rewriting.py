@@ -44,20 +44,29 @@ def is_optimized(function: BaseFunc) -> bool:
     )
 
 
-def relay_pass(name: str, opt_level: int = 0, required: Iterable[str] = ()) -> Callable[[Any], Any]:
+def relay_pass(
+    name: str, opt_level: int = 0, required: Iterable[str] = (), settles: bool = False
+) -> Callable[[Any], Any]:
     """Make ``f(function, program, **options)`` a pass factory, run on each function of Relay of a module.
 
-    It is declared under ``relay.`` and its name. Functions for other compilers are left alone.
+    It is declared under ``relay.`` and its name. Functions for other compilers are left alone. One that `settles` is
+    run until it changes nothing: what it drops may be the only reason why calls of unknown closures have effects.
     """
 
     def decorate(inner: Callable[..., Expr]) -> Callable[..., Pass]:
-        def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
+        def once(mod: IRModule, options: dict[str, Any]) -> IRModule:
             program = Program(mod)
             updated: dict[GlobalVar, Any] = {
                 name: inner(function, program, **options) if is_optimized(function) else function
                 for name, function in mod.functions.items()
             }
             return mod.with_functions(updated)
+
+        def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
+            changed = once(mod, options)
+            while settles and changed is not mod:
+                mod, changed = changed, once(changed, options)
+            return changed
 
         factory = pass_factory(inner, PassInfo.of(f"relay.{name}", opt_level, list(required)), run)
         factory.__name__ = factory.__qualname__ = name

@@ -22,8 +22,9 @@ from ..parts import parts_of, with_parts
 from ..scopes import EvaluationScope, Placement, place
 from ..types import FuncType
 from .effects import Effect, Effects
-from .linear import sequenced
+from .linear import sequenced, typed_like
 from .rewriting import Program, relay_pass
+from .unused_lets import without_unused
 
 
 def to_graph_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
@@ -35,13 +36,21 @@ def to_graph_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
 
 
 def without_lets(expr: Expr, effects: Effects) -> Expr:
-    """A sequenced expression with the values of variables in their places, as far as that is right."""
-    placement = place(expr)
-    lets = [node for node in placement.order if isinstance(node, Let)]
-    if not lets:
-        return expr
-    kept = kept_lets(placement, lets, effects.of(expr, placement))
-    return expr if len(kept) == len(lets) else lets_substituted(expr, kept)
+    """A sequenced expression with the values of variables in their places, as far as that is right.
+
+    What nothing uses goes first, as it is no reason to keep a `let`. A value in its place may be such a reason no
+    longer, either: the steps are repeated until all `let`s that are left must stay.
+    """
+    while True:
+        table = effects.of(expr)
+        used = without_unused(expr, lambda let, table=table: let.value in table)
+        placement = place(used)
+        lets = [node for node in placement.order if isinstance(node, Let)]
+        kept = kept_lets(placement, lets, effects.of(used, placement)) if lets else set[Let]()
+        changed = used if len(kept) == len(lets) else lets_substituted(used, kept)
+        if changed is expr:
+            return expr
+        expr = changed
 
 
 def kept_lets(placement: Placement, lets: list[Let], effects: Mapping[Expr, Effect]) -> set[Let]:
@@ -117,11 +126,11 @@ def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
             stack.append((node, 1))
             stack.extend((part, 0) for part in reversed(parts_of(node)))
         else:
-            memo[node] = with_parts(node, [memo[part] for part in parts_of(node)])
+            memo[node] = typed_like(with_parts(node, [memo[part] for part in parts_of(node)]), node)
     return memo[expr]
 
 
-@relay_pass("ToGraphNormalForm", opt_level=1)
+@relay_pass("ToGraphNormalForm", opt_level=1, settles=True)
 def ToGraphNormalForm(function: Function, program: Program) -> Expr:
     """Replace variables that `let` binds by their values, in every function."""
     return to_graph_normal_form(function, program.effects)

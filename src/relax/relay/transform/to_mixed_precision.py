@@ -5,7 +5,7 @@
                                             %2 = nn.relu(nn.dense(%0, %1, out_dtype="float16"));
                                             cast(%2, dtype="float32")
 
-Operators are of three categories, those of TVM:
+Operators are of three categories, those of TVM, which their declarations state:
 
 * ALWAYS (convolutions, products): computed in the mixed type, whatever their operands are
 * FOLLOW (element-wise operators, pools, what moves elements): in the mixed type if an operand is, and the others are
@@ -22,9 +22,11 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from ...ir import DataType, Op
+from ...op.facts import MixedPrecision
 from ..attrs import Attrs
 from ..expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from ..operators import call_operator
+from ..ops.declare import mixed_precision_of
 from ..parts import parts_of, with_parts
 from ..types import TensorType, TupleType, Type
 from .rewriting import Program, ordered_rewrite, relay_pass
@@ -43,20 +45,12 @@ _ALWAYS, _FOLLOW, _NEVER = MixedTypeConversionCategory
 CONVERSION: Final = "FTVMMixedPrecisionConversionType"
 """The key of an Op under which its conversion is registered."""
 
-_NAMES: Final[dict[MixedTypeConversionCategory, str]] = {
-    _ALWAYS: (
-        "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.dense nn.matmul "
-        "nn.batch_matmul"
-    ),
-    _FOLLOW: (
-        "add subtract multiply divide maximum minimum where clip abs negative nn.relu nn.leaky_relu nn.prelu "
-        "nn.dropout nn.bias_add nn.pad reshape transpose squeeze expand_dims concatenate stack split strided_slice "
-        "take repeat tile broadcast_to layout_transform nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d "
-        "nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.global_max_pool2d nn.global_avg_pool2d nn.adaptive_avg_pool2d "
-        "sigmoid tanh fast_tanh ceil floor round trunc sign sqrt reverse nn.depth_to_space nn.space_to_depth copy"
-    ),
+_DECLARED: Final = {
+    MixedPrecision.ALWAYS: _ALWAYS,
+    MixedPrecision.FOLLOW: _FOLLOW,
+    MixedPrecision.NEVER: _NEVER,
 }
-_CATEGORY: Final = {name: category for category, names in _NAMES.items() for name in names.split()}
+"""The category of each fact that a declaration may state (`ops.declare`)."""
 
 
 def register_mixed_precision_conversion(op_name: str, func: Callable[..., Any] | None = None) -> Any:
@@ -175,10 +169,12 @@ class _Mixed:
         register = op.get_attr(CONVERSION)
         if register is not None:
             return MixedTypeConversionCategory(register(call, self.mixed)[0])
-        category = _CATEGORY.get(op.name)
-        if category is None and self.missing == 0:
+        declared = mixed_precision_of(op)
+        if declared is not None:
+            return _DECLARED[declared]
+        if self.missing == 0:
             raise ValueError(f"ToMixedPrecision: {op.name} has no category (missing_op_mode=0)")
-        return category if category is not None else (_NEVER if self.missing == 1 else _ALWAYS)
+        return _NEVER if self.missing == 1 else _ALWAYS
 
     def _computed(self, call: Call) -> Expr:
         args = tuple(self.lowered(arg) for arg in call.args)

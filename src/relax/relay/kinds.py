@@ -1,0 +1,131 @@
+"""Kinds of types: `relay.analysis.check_kind`.
+
+    Tensor[(2, ?), float32], (a, b), fn(a) -> b, ref(a), List[a]       Type; so are their parts a and b
+    a type variable, an incomplete type                                 the kind that it was made with
+    List, the name of a type definition                                 AdtHandle
+    Broadcast(a, b, c)                                                  Constraint
+    type List[a] { … }                                                  TypeData
+
+The shape of a tensor may be a variable of kind ShapeVar, its dtype one of kind BaseType.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ..ir import Diagnostic, DiagnosticError, IRModule
+from .type_walk import type_text
+from .types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeData,
+    TypeKind,
+    TypeRelation,
+    TypeVar,
+)
+
+WRONG_KIND: Final = "E9046"
+"""A type of another kind than its place asks for."""
+
+Part = tuple[Type, TypeKind, str]
+"""A type, the kind that its place asks for, and a name of the place."""
+
+
+def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
+    """The kind of a type. Raises DiagnosticError with every part of another kind than its place asks for.
+
+    With a module, the names of type definitions must be its own, with as many arguments as they have parameters.
+    """
+    problems: list[Diagnostic] = []
+    seen: set[int] = set()
+    stack: list[Type] = [t]
+    while stack:
+        type_ = stack.pop()
+        if id(type_) in seen:
+            continue
+        seen.add(id(type_))
+        problems += _definition_problems(type_, mod)
+        parts = list(_parts(type_))
+        for part, kind, place in parts:
+            if kind_of(part) is not kind:
+                message = (
+                    f"{place} must be of kind {kind.name}, found {_shown(part)} of kind {kind_of(part).name}"
+                )
+                problems.append(Diagnostic(WRONG_KIND, message, part.span or type_.span or t.span))
+        stack.extend(part for part, _, _ in reversed(parts))
+    if problems:
+        raise DiagnosticError(problems)
+    return kind_of(t)
+
+
+def kind_of(type_: Type) -> TypeKind:
+    """The kind of a type, whatever its parts are."""
+    match type_:
+        case TypeVar() | GlobalTypeVar() | IncompleteType():
+            return type_.kind
+        case TypeRelation():
+            return TypeKind.Constraint
+        case TypeData():
+            return TypeKind.TypeData
+        case _:
+            return TypeKind.Type
+
+
+def _parts(type_: Type) -> Iterator[Part]:
+    kind = TypeKind.Type
+    match type_:
+        case TensorType(shape, dtype):
+            if isinstance(shape, TypeVar):
+                yield shape, TypeKind.ShapeVar, "the shape of a tensor"
+            if isinstance(dtype, TypeVar):
+                yield dtype, TypeKind.BaseType, "the dtype of a tensor"
+        case TupleType(fields):
+            yield from _all(fields, kind, "a field of a tuple")
+        case RefType(value):
+            yield value, kind, "the value of a reference"
+        case FuncType():
+            yield from _all(type_.arg_types, kind, "a parameter of a function")
+            yield type_.ret_type, kind, "the result of a function"
+            yield from _all(type_.type_constraints, TypeKind.Constraint, "a constraint of a function")
+        case TypeRelation():
+            yield from _all(type_.args, kind, "an argument of a relation")
+        case TypeCall(func, args):
+            yield func, TypeKind.AdtHandle, "what is applied to types"
+            yield from _all(args, kind, "an argument of a type")
+        case TypeData():
+            yield type_.header, TypeKind.AdtHandle, "the name of a type definition"
+            for constructor in type_.constructors:
+                yield from _all(constructor.inputs, kind, f"a field of {constructor.name_hint}")
+        case _:
+            return
+
+
+def _all(types: Iterable[Type], kind: TypeKind, place: str) -> Iterator[Part]:
+    return ((type_, kind, place) for type_ in types)
+
+
+def _definition_problems(type_: Type, mod: IRModule | None) -> list[Diagnostic]:
+    if mod is None or not isinstance(type_, TypeCall) or not isinstance(type_.func, GlobalTypeVar):
+        return []
+    name = type_.func.name_hint
+    definition = mod.type_definitions.get(type_.func)
+    if not isinstance(definition, TypeData):
+        return [Diagnostic(WRONG_KIND, f"the module has no type {name}", type_.span)]
+    wanted, found = len(definition.type_vars), len(type_.args)
+    if wanted == found:
+        return []
+    return [Diagnostic(WRONG_KIND, f"{name} takes {wanted} types, found {found}", type_.span)]
+
+
+def _shown(type_: Type) -> str:
+    return type_.name_hint if isinstance(type_, GlobalTypeVar) else type_text(type_)
+
+
+__all__ = ["WRONG_KIND", "check_kind", "kind_of"]

@@ -1,0 +1,174 @@
+"""Hand functions to outside code generators, and call what these make.
+
+Before   def main(x):                                   # registered: "relax.ext.lib"
+             y = cls.f(x)
+             return y
+
+         @R.function
+         def f(a):
+             R.func_attr({"Codegen": "lib"})
+             …
+After    def main(x):
+             y = R.call_dps_packed("f", (x,), out_sinfo=R.Tensor((2, 3), "float32"))
+             return y
+
+For each value of the attribute "Codegen" that functions have (`FuseOpsByPattern(annotate_codegen=True)` and
+`MergeCompositeFunctions` give it), the function registered as ``relax.ext.<value>`` is called once, with the sequence
+of these functions, the options for it, and an empty dictionary, of names of constants in TVM. It must see to it that
+when the program runs, a packed function is registered under each function's name, which takes the arguments and the
+outputs to be written.
+
+A function stays if it is used otherwise than by calls in Relax. Functions that only the ones handed over used go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast, overload
+
+from ..analysis.properties import NORMAL_FORM, STORAGE_EXPLICIT
+from ..derive.call_graph import global_vars_in
+from ..expr import Call, ExternFunc, Function, MatchCast, SeqExpr, Tuple, VarBinding
+from ..ir import Diagnostic, DiagnosticContext, GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
+from ..op import call_dps_packed
+from ..rewrite import Rewriter
+from ..runtime.registry import get_global_func
+from ..struct_info import TensorStructInfo, TupleStructInfo
+from .decorators import module_pass
+from .remove_unused_functions import without_unreachable
+
+CODEGEN: Final = "Codegen"
+NO_CODEGEN: Final = "E4014"
+"""A code generator that is not registered, or a function that it cannot be given."""
+
+
+@module_pass(needs={NORMAL_FORM}, breaks={STORAGE_EXPLICIT})
+def RunCodegen(
+    mod: IRModule,
+    target_options: Mapping[str, Mapping[str, Any]] | None = None,
+    entry_functions: Sequence[str] = ("main",),
+) -> IRModule:
+    """Run the outside code generators of functions with the attribute "Codegen"; see the module's docstring.
+
+    Parameters
+    ----------
+    target_options
+        The options of each code generator, by its name.
+    entry_functions
+        Functions that stay besides the public ones, whether they are used or not.
+    """
+    outside = {
+        g: f for g, f in mod.functions.items() if isinstance(f, Function) and f.attrs.get(CODEGEN) is not None
+    }
+    if not outside:
+        return mod
+    rewriter = _Calls(mod, {name.name_hint for name in outside})
+    handed = {name: f for name, f in outside.items() if name.name_hint in rewriter.names}
+    if not handed:
+        return mod
+    _generate(handed, dict(target_options or {}))
+    changed = rewriter.module()
+    rest = changed.with_functions({g: f for g, f in changed.functions.items() if g not in handed})
+    return without_unreachable(rest, _entries(rest, entry_functions))
+
+
+def _entries(mod: IRModule, names: Sequence[str]) -> set[str]:
+    """The public functions of a module, and those of these names."""
+    public = {g.name_hint for g, f in mod.functions.items() if "global_symbol" in f.attrs}
+    return public | {g.name_hint for g in mod.functions}.intersection(names)
+
+
+class Functions(Sequence[Function]):
+    """The functions that a code generator is given. (A list would give it packed functions: Functions are callable.)"""
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._functions = tuple(functions)
+
+    @overload
+    def __getitem__(self, index: int) -> Function: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Function]: ...
+    def __getitem__(self, index: int | slice) -> Function | Sequence[Function]:
+        return self._functions[index]
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+
+def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any]) -> None:
+    """Call each code generator with its functions. Raises DiagnosticError (E4014) for those that there are not."""
+    groups: dict[str, list[Function]] = {}
+    for function in functions.values():
+        groups.setdefault(str(function.attrs[CODEGEN]), []).append(function)
+    found = {name: get_global_func(f"relax.ext.{name}", True) for name in groups}
+    problems = DiagnosticContext()
+    for name, generator in found.items():
+        if generator is None:
+            message = f'RunCodegen: no code generator is registered as "relax.ext.{name}"'
+            hint = f'register one: @relax.register_func("relax.ext.{name}")'
+            problems.emit(Diagnostic(NO_CODEGEN, message, groups[name][0].span, hint=hint))
+    problems.finish()
+    for name, generator in found.items():
+        if generator is not None:
+            generator(Functions(groups[name]), dict(options.get(name, {})), {})
+
+
+class _Calls(Rewriter):
+    """Replaces the calls of functions by calls of packed ones of the same names."""
+
+    def __init__(self, mod: IRModule, names: set[str]) -> None:
+        super().__init__(mod)
+        self.names = names.difference(*map(_values_in, mod.functions.values()))
+
+    def concerns(self, function: Function) -> bool:
+        return not self.names.isdisjoint(global_vars_in(function))
+
+    def call(self, call: Call) -> RelaxExpr:
+        call = self.parts(call)
+        if not isinstance(call.op, GlobalVar) or call.op.name_hint not in self.names:
+            return call
+        info = self._outputs(call)
+        return call_dps_packed(ExternFunc(call.op.name_hint), Tuple(call.args), info)
+
+    def _outputs(self, call: Call) -> StructInfo:
+        """The struct info of the outputs. Raises DiagnosticError (E4014) if their shapes or dtypes are not known."""
+        info = call.struct_info_
+        infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        for part in infos:
+            if not isinstance(part, TensorStructInfo) or part.dims is None or part.dtype.is_void:
+                name = cast(GlobalVar, call.op).name_hint
+                message = f"RunCodegen: the outputs of {name} must be tensors of known shapes and dtypes"
+                raise self.builder.error(
+                    NO_CODEGEN,
+                    message,
+                    call.span,
+                    hint="give the function a return annotation of such tensors",
+                )
+        return cast(StructInfo, info)
+
+
+def _values_in(function: Node) -> set[str]:
+    """The global functions that a function mentions otherwise than to call them."""
+    found: set[str] = set()
+
+    def note(*items: object) -> None:
+        found.update(item.name_hint for item in items if isinstance(item, GlobalVar))
+
+    def visit(item: Node) -> None:
+        match item:
+            case Call():
+                note(*item.args)
+            case Tuple():
+                note(*item.fields)
+            case VarBinding() | MatchCast():
+                note(item.value)
+            case SeqExpr():
+                note(item.body)
+            case _:
+                pass
+
+    walk(function, visit)
+    return found
+
+
+__all__ = ["CODEGEN", "RunCodegen"]
