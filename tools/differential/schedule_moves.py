@@ -225,9 +225,36 @@ def wider(sch: Schedule, choices: Choices) -> str:
     return choices.pick(("int32", "int64", "float32", "float64"))
 
 
-def amounts(sch: Schedule, choices: Choices) -> list[int]:
-    """Multiples to which up to three sizes are padded."""
-    return [choices.pick((1, 2, 4, 5)) for _ in range(choices.integer(1, 3))]
+def padded(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block, mostly one that sums up, and a multiple for each of its variables."""
+    sums = [
+        realize.block.name_hint for realize in sch.state.blocks("main")[1:] if realize.block.init is not None
+    ]
+    rv = sch.get_block(choices.pick(sums)) if sums and choices.chance(90) else block(sch, choices)
+    number = len(sch.get(rv).iter_vars)
+    return [rv, [choices.pick((1, 2, 4, 5)) for _ in range(number)]]
+
+
+def annotated(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block or loop and a key: mostly those of a note that there is."""
+    blocks = [sch.get_block(name) for name in _names(sch)]
+    notes = [
+        [rv, name]
+        for rv in [*blocks, *(item for each in blocks for item in sch.get_loops(each))]
+        for name in sch.get(rv).annotations
+    ]
+    return choices.pick(notes) if notes else [block_or_loop(sch, choices), key(sch, choices)]
+
+
+def rolled(sch: Schedule, choices: Choices) -> BlockRV:
+    """A block, mostly one in a loop with a block that reads what it writes."""
+    inside = [
+        rv
+        for rv in map(sch.get_block, _names(sch)[1:])
+        for around in [{item.var for item in sch.get_loops(rv)}]
+        if any(item.var in around for other in sch.get_consumers(rv) for item in sch.get_loops(other))
+    ]
+    return choices.pick(inside) if inside and choices.chance(90) else block(sch, choices)
 
 
 def separators(sch: Schedule, choices: Choices) -> list[int]:
@@ -383,7 +410,7 @@ MOVES: dict[str, Row] = {
         Row("vectorize", 4, {"loop": loop}),
         Row("unroll", 3, {"loop": loop}),
         Row("annotate", 2, {"block_or_loop": block_or_loop, "ann_key": key, "ann_val": note}),
-        Row("unannotate", 3, {"block_or_loop": block_or_loop, "ann_key": key}),
+        Row("unannotate", 3, {"*": annotated}),
         Row("sample_perfect_tile", 2, {"loop": loop, "n": count}),
         Row("sample_partitioned_tile", 1, {"loop": loop, "n": count}),
         Row("sample_compute_location", 1, {"block": block}),
@@ -429,8 +456,8 @@ MOVES: dict[str, Row] = {
         ),
         Row("transform_block_layout", 5, {"block": block, "index_map": index_map}),
         Row("set_axis_separator", 1, {"block": block, "buffer": own_buffer, "axis_separators": separators}),
-        Row("rolling_buffer", 3, {"block": block, "write_buffer_index": first}),
-        Row("pad_einsum", 4, {"block": block, "padding": amounts}),
+        Row("rolling_buffer", 5, {"block": rolled, "write_buffer_index": first}),
+        Row("pad_einsum", 4, {"*": padded}),
         Row("decompose_padding", 3, {"*": own_loop}),
         Row("tensorize", 5, {"*": tensorized}),
         Row(

@@ -15,14 +15,16 @@ from ...prim import Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
 from ..buffer import Buffer
+from ..dependence import accesses, scope_of
+from ..statements import parts_of
 from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, While
+from .block_kinds import complete_problem, reduction_problem
 from .cover import covers
 from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
 from .facts import analyzer_at, loop_range
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import BlockRV, LoopRV
-from .scope import accesses, complete_problem, reduction_problem, scope_of
-from .state import Placed, ScheduleState, parts_of
+from .state import Placed, ScheduleState
 
 
 def blocks_below(stmt: Placed) -> list[BlockRealize]:
