@@ -122,7 +122,7 @@ class Parser:
         return cast(WIDE, expr) if self._widened else expr
 
     def _source(self, var: Var, low: PrimExpr) -> PrimExpr:
-        """What an iterator's mark stands for: the iterator without its minimum."""
+        """The source of an iterator's mark: the iterator without its minimum."""
         value = self._wide(var)
         return value if is_const(low, 0) else Sub(*match_dtypes(value, low))
 
@@ -413,10 +413,10 @@ class Parser:
         """
         parts = [part if truth else _negated(part) for part, truth in conjuncts(predicate)]
         for part in sorted(parts, key=self._count):
-            known = bool(part.value) if isinstance(part, IntImm) else self.ranged.prove(part)
-            if known is True:
+            holds = bool(part.value) if isinstance(part, IntImm) else self.ranged.prove(part)
+            if holds is True:
                 continue
-            if known is False:
+            if holds is False:
                 raise NotAffine(f"the predicate {part} holds for no value of the iterators")
             if not self._count(part):
                 if must_hold:

@@ -82,25 +82,25 @@ def touches(block: Block, buffer: Buffer) -> bool:
 class _Effects(StmtExprVisitor):
     def __init__(self) -> None:
         super().__init__()
-        self.found = False
+        self.opaque = False
 
     def visit_Evaluate(self, node: Evaluate) -> None:
-        self.found = self.found or has_effects(node.value)
+        self.opaque = self.opaque or has_effects(node.value)
 
     def visit_BufferStore(self, node: BufferStore) -> None:
-        self.found = self.found or has_effects(node.value)
+        self.opaque = self.opaque or has_effects(node.value)
 
     def visit_While(self, node: Stmt) -> None:
-        self.found = True
+        self.opaque = True
 
     def visit_DeclBuffer(self, node: Stmt) -> None:
-        self.found = True  # a view through a pointer: what it accesses is no region of a buffer
+        self.opaque = True  # a view through a pointer: what it accesses is no region of a buffer
 
 
 def _is_opaque(block: Block) -> bool:
     visitor = _Effects()
     visitor.visit(block.body)
-    return visitor.found
+    return visitor.opaque
 
 
 @dataclass
@@ -146,8 +146,8 @@ class BlockScope:
         self, table: dict[Buffer, list[BlockRealize]], buffers: set[Buffer], child: BlockRealize, before: bool
     ) -> list[BlockRealize]:
         here = self.position(child)
-        found = {item for buffer in buffers for item in table.get(buffer, ()) if item is not child}
-        return sorted((c for c in found if (self.position(c) < here) is before), key=self.position)
+        others = {item for buffer in buffers for item in table.get(buffer, ()) if item is not child}
+        return sorted((c for c in others if (self.position(c) < here) is before), key=self.position)
 
 
 @dataclass

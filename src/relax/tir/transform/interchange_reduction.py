@@ -50,11 +50,11 @@ def interchange_reduction(func: PrimFunc) -> PrimFunc:
 
 class _Interchange(StmtExprMutator):
     def visit_For(self, node: For) -> Stmt:
-        made = self.visit_children(node)
-        nest = _nest(made)
-        if nest is None or not _is_safe(made.loop_var, nest) or not _pays(made.loop_var, nest):
-            return made
-        return _interchanged(made, nest)
+        loop = self.visit_children(node)
+        nest = _nest(loop)
+        if nest is None or not _is_safe(loop.loop_var, nest) or not _pays(loop.loop_var, nest):
+            return loop
+        return _interchanged(loop, nest)
 
 
 def _nest(loop: For) -> _Nest | None:
