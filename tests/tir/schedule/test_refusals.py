@@ -14,6 +14,7 @@ import pytest
 
 import relax.tir.schedule
 from relax import tir
+from relax.tir import BlockRV
 
 SOURCES = Path(relax.tir.schedule.__file__).parent
 HERE = Path(__file__).parent
@@ -362,4 +363,257 @@ TWO = "B[vi, 0] = T.float32(0); C[vi, 0] = T.float32(0)"
     ],
 )
 def test_a_condition_is_named(parse, refuse, program, step, message):
+    assert message in refuse(parse(program), step)
+
+
+# ------------------------------------------------------------------------------------------ statements beside blocks
+
+LOOSE = """
+for i in range(8):
+    with T.block("S"):
+        vi = T.axis.spatial(8, i)
+        S[vi, 0] = S[vi, 0] + A[vi, 0]
+S[0, 0] = T.float32(1)
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi, 0] = S[vi, 0]
+"""
+LOOSE_INSIDE = """
+for i in range(7):
+    with T.block("B"):
+        vi = T.axis.spatial(7, i)
+        B[vi, 0] = A[vi, 0]
+    C[i, 0] = T.float32(1)
+"""
+TRIANGLE = """
+for i in range(8):
+    for j in range(i + 1):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            vj = T.axis.spatial(8, j)
+            B[vi, vj] = A[vi, vj]
+"""
+TRIANGLE_SUM = """
+for i in range(8):
+    for k in range(i + 1):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            vk = T.axis.reduce(8, k)
+            with T.init():
+                B[vi, 0] = T.float32(0)
+            B[vi, 0] = B[vi, 0] + A[vi, vk]
+"""
+SCOPES = """
+for i in range(8):
+    with T.block("O"):
+        vi = T.axis.spatial(8, i)
+        for j in range(8):
+            with T.block("I"):
+                vj = T.axis.spatial(8, j)
+                B[vi, vj] = A[vi, vj]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi, 0] = A[vi, 0]
+"""
+HALF = """
+for i in range(4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi, 0] = A[vi, 0]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi, 0] = B[vi, 0]
+"""
+PAIR_OF_SUMS = """
+for i in range(8):
+    for k in range(8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi, 0] = T.float32(0)
+            B[vi, 0] = B[vi, 0] + A[vi, vk] * A[vk, vi]
+        C[i, k] = T.float32(0)
+"""
+MIXED = """
+for f, k in T.grid(32, 4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, f // 4)
+        vk = T.axis.reduce(16, f % 4 * 4 + k)
+        with T.init():
+            B[vi, 0] = T.float32(0)
+        B[vi, 0] = B[vi, 0] + A[vi, vk // 2]
+"""
+IDLE = """
+for i, t, k in T.grid(8, 2, 8):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi, 0] = T.float32(0)
+        B[vi, 0] = B[vi, 0] + A[vi, vk]
+"""
+REPEATED = """
+for t in range(2):
+    with T.block("B"):
+        with T.init():
+            B[0, 0] = T.float32(0)
+        B[0, 0] = B[0, 0] + A[0, 0]
+"""
+TWO_IN_ROW = """
+for i, k in T.grid(8, 8):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi, 0] = T.float32(0)
+        B[vi, 0] = B[vi, 0] + A[vi, vk]
+    with T.block("C"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        C[vi, vk] = A[vi, vk]
+"""
+
+
+def into(name: str, target: str, depth: int = 0, method: str = "compute_at"):
+    """A step: a block moves to a loop of another one."""
+    return lambda sch: getattr(sch, method)(sch.get_block(name), sch.get_loops(sch.get_block(target))[depth])
+
+
+def both(sch):
+    return [sch.get_block("I"), sch.get_block("C")]
+
+
+@pytest.mark.parametrize(
+    "program, step, message",
+    [
+        (function(LOOSE, local="S"), on("S", "cache_inplace", 0, "local"), "a statement outside of blocks"),
+        (
+            function(LOOSE, local="S"),
+            into("B", "S", 0, "reverse_compute_at"),
+            "a statement outside of blocks",
+        ),
+        (
+            function(LOOSE_INSIDE, "A B C"),
+            at("B", 0, "split", [None, 2]),
+            "loop i needs a condition, which a statement outside of blocks cannot get",
+        ),
+        (
+            function(TRIANGLE),
+            at("B", 1, "blockize"),
+            "the bounds of loop j depend on a loop outside of the new block",
+        ),
+        (function(SCOPES, "A B C"), lambda sch: sch.blockize(both(sch)), "the blocks are not in one scope"),
+        (
+            function(SCOPES, "A B C"),
+            merged(("I", 0), ("C", 0)),
+            "the loops are not in the same block",
+        ),
+        (
+            function(COPY),
+            lambda sch: sch.blockize([]),
+            "target must be a loop, or a list of one block or more",
+        ),
+        (
+            function(HALF, "A B C"),
+            lambda sch: sch.cache_write(sch.get_block("B"), 0, "local", consumer_blocks=["C"]),
+            "buffer B is not allocated in the scope: what the block does not write has values already",
+        ),
+        (
+            function(PAIR_OF_SUMS, "A B C"),
+            on("B", "pad_einsum", [1, 16]),
+            "loop k has something else in it than block B",
+        ),
+        (
+            function(MIXED, sizes="(8, 16)"),
+            at("B", 1, "rfactor", 0),
+            "loop f is bound to data-parallel and to reduction variables of block B",
+        ),
+        (function(TRIANGLE_SUM), FACTOR, "the bounds of loop k depend on another loop"),
+        (
+            function(IDLE),
+            lambda sch: sch.decompose_reduction(sch.get_block("B"), sch.get_loops(sch.get_block("B"))[1]),
+            "the loops inside may reach one point of block B twice",
+        ),
+        (
+            function(REPEATED),
+            lambda sch: sch.decompose_reduction(sch.get_block("B"), sch.get_loops(sch.get_block("B"))[0]),
+            "loop t is bound to no variable of block B",
+        ),
+        (
+            function(TWO_IN_ROW, "A B C"),
+            at("B", 0, "rfactor", 0),
+            "loop i must have one block inside, found B, C",
+        ),
+        (
+            function(TWO_IN_ROW, "A B C"),
+            on("B", "transform_block_layout", lambda i, k: (i, k)),
+            "loop k holds more than the next loop or block B",
+        ),
+        (function(COPY), on("B", "transform_layout", "A", 3), "index_map must be"),
+        (function(COPY), lambda sch: sch.state.scope(sch.get_block("root")), "this is the root block"),
+        (
+            function(COPY),
+            lambda sch: sch.state.replace(
+                sch.state.placed(sch.get_block("root")), sch.get(sch.get_loops(sch.get_block("B"))[0]), "main"
+            ),
+            "the root block cannot be replaced by something else",
+        ),
+        (
+            function(COPY),
+            lambda sch: sch.state.placed(BlockRV("main", "gone")),
+            "the block gone is no longer there",
+        ),
+    ],
+)
+def test_a_condition_on_what_stands_around(parse, refuse, program, step, message):
+    assert message in refuse(parse(program), step)
+
+
+# ------------------------------------------------------------------------------------------ order and cover
+
+PARTIAL = """
+for i, j in T.grid(8, 8):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        T.where(j < 5)
+        B[vi, vj] = A[vi, vj]
+"""
+NARROW = """
+for i in range(4):
+    with T.block("S"):
+        vi = T.axis.spatial(8, i)
+        S[vi, 0] = A[vi, 0]
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi, 0] = S[vi, 0]
+"""
+REDUCED_OUTSIDE = """
+for k0 in range(2):
+    for i in range(8):
+        for k1 in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                vk = T.axis.reduce(8, k0 * 4 + k1)
+                with T.init():
+                    B[vi, 0] = T.float32(0)
+                B[vi, 0] = B[vi, 0] + A[vi, vk]
+    C[k0, 0] = T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    "program, step, message",
+    [
+        (
+            function(PARTIAL),
+            lambda sch: sch.write_at(sch.get_loops(sch.get_block("B"))[0], sch.get_block("B"), 0, "local"),
+            "block B is not known to write all elements of B that would be copied",
+        ),
+        (function(NARROW, local="S"), on("B", "reverse_compute_inline"), "that block S does not write"),
+        (function(REDUCED_OUTSIDE, "A B C"), at("B", 2, "rfactor", 0), "does not stand around block B alone"),
+        (function(REDUCED_OUTSIDE, "A B C"), at("B", 0, "rfactor", 0), "does not stand around block B alone"),
+    ],
+)
+def test_a_condition_on_order_and_cover(parse, refuse, program, step, message):
     assert message in refuse(parse(program), step)
