@@ -10,12 +10,13 @@ import pytest
 
 from differential import schedule_properties
 from differential.properties import Failure
-from differential.schedule_moves import MOVES, Row, random_moves
+from differential.schedule_moves import MOVES, NOT_TRIED, USED_BY_ARGUMENTS, Row, random_moves
 from differential.schedule_programs import FEATURES, schedule_program
 from differential.schedule_properties import fewer_moves, schedules_agree
 from differential.tir_properties import function
 from relax.ir import assert_structural_equal
 from relax.tir import ForKind, Schedule
+from relax.tir.schedule import PRIMITIVES
 
 
 @pytest.mark.parametrize("first", range(0, 12, 4))
@@ -35,6 +36,10 @@ def test_every_construct_and_every_move_occurs():
     assert set(moves) == set(MOVES)
     assert schedule_program("7").text == schedule_program("7").text
     assert random_moves("7") == random_moves("7")
+
+
+def test_every_primitive_is_tried():
+    assert set(MOVES) | set(USED_BY_ARGUMENTS) | set(NOT_TRIED) == set(PRIMITIVES)
 
 
 def test_programs_give_defined_values():

@@ -479,3 +479,62 @@ def test_nodes():
     assert str(split) == "IterSplit(IterMark(i, extent=32), lower_factor=4, extent=2, scale=8)"
     assert str(IterSumExpr([], 3)) == "IterSum([], 3)"
     assert {str(mark.dtype), str(split.dtype), str(IterSumExpr((split,), n).dtype)} == {"int64"}
+
+
+# ------------------------------------------------------------------------------------------------- casts
+
+a, b = (Var(name, "int32") for name in "ab")
+NARROW = {a: Range(0, const(4, "int32")), b: Range(0, const(16, "int32"))}
+WIDE = "int64"
+
+
+def test_casts_that_keep_the_value_are_looked_through():
+    """Every claim, also where an iterator is used both as it is and cast."""
+    whole = Cast(WIDE, a * 16 + b)
+    for level in (BIJECTIVE, SURJECTIVE, INJECTIVE, NOCHECK):
+        assert detected([whole], NARROW, level=level) == [('Cast("int64", a) * 16 + Cast("int64", b)', "64")]
+    for indices in ([whole // 8, whole % 8], [Cast(WIDE, a), Cast("int16", b)], [a, Cast(WIDE, b)]):
+        result = detect_iter_map(indices, NARROW, check_level=BIJECTIVE)
+        assert result.errors == ()
+        assert {str(index.dtype) for index in result.indices} == {"int64"}
+    assert detected([Cast(WIDE, a) * 16 + Cast(WIDE, b)], NARROW, level=BIJECTIVE)
+    assert detected([Cast(WIDE, Cast("int16", a) * 16) + b], NARROW, level=BIJECTIVE)
+    shifted = {a: Range(2, const(6, "int32"))}
+    assert detected([Cast(WIDE, a)], shifted, level=BIJECTIVE) == [('Cast("int64", a)', "4")]
+    assert "does not use" not in refusal([Cast(WIDE, a // 2)], shifted, level=INJECTIVE)
+
+
+def test_a_predicate_may_cast():
+    iters = {a: Range(0, const(4, "int32")), b: Range(0, const(3, "int32"))}
+    index = Cast(WIDE, a * 3 + b)
+    assert [extent for _, extent in detected([index], iters, index < 10)] == ["10"]
+
+
+@pytest.mark.parametrize(
+    "index, iters",
+    [
+        (Cast("int8", a * 16 + b), {a: Range(0, const(9, "int32")), b: Range(0, const(16, "int32"))}),
+        (Cast("uint8", a - 1), {a: Range(0, const(4, "int32"))}),
+        (Cast(WIDE, a * const(2**30, "int32")), {a: Range(0, const(4, "int32"))}),
+        (Cast("int32", i), {i: Range(0, n)}),
+    ],
+)
+def test_casts_that_may_change_the_value(index, iters):
+    """Of the first, 128 becomes -128; the third leaves 32 bits before it is cast."""
+    assert "may change the value, or" in refusal([index], iters, level=NOCHECK)
+
+
+def test_sums_with_casts_are_inverted_and_simplified():
+    index = Cast(WIDE, a * 16 + b)
+    result = detect_iter_map([index], NARROW, check_level=BIJECTIVE)
+    inverse = inverse_affine_iter_map(result.indices, [i])
+    assert {var.name: text(value) for var, value in inverse.items()} == {
+        "a": 'Cast("int32", i // 16)',
+        "b": 'Cast("int32", i % 16)',
+    }
+    assert {str(value.dtype) for value in inverse.values()} == {"int32"}
+    (simple,) = iter_map_simplify([Cast(WIDE, a * 16 + b) // 16 * 16 + Cast(WIDE, b)], NARROW)
+    assert text(simple) == 'Cast("int64", a) * 16 + Cast("int64", b)'
+    outer, inner = divided([index], NARROW, [b])[0][::2]
+    assert (outer, inner) == ('Cast("int64", a)', 'Cast("int64", b)')
+    assert text(normalize_to_iter_sum(index, NARROW)) == 'Cast("int64", a) * 16 + Cast("int64", b)'

@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from relax.ir import structural_equal
-from relax.tir import BlockRV, LoopRV, Schedule
+from relax.prim import IntImm
+from relax.script import from_source
+from relax.tir import BlockRV, LoopRV, PrimFunc, Schedule, TensorIntrin
 from relax.tir.schedule import PRIMITIVES
 
 from .choices import Choices, Seeded
@@ -69,6 +72,13 @@ def loop(sch: Schedule, choices: Choices) -> LoopRV:
     return choices.pick(loops(sch, choices))
 
 
+def own_loop(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block and mostly one of the loops around it."""
+    rv = block(sch, choices)
+    around = sch.get_loops(rv)
+    return [rv, choices.pick(around) if around and choices.chance(90) else loop(sch, choices)]
+
+
 def block_or_loop(sch: Schedule, choices: Choices) -> BlockRV | LoopRV:
     return loop(sch, choices) if choices.chance(60) else block(sch, choices)
 
@@ -104,6 +114,33 @@ def several(sch: Schedule, choices: Choices) -> list[LoopRV]:
     ]
     distinct = list({item.var: item for item in alike}.values())
     return distinct[: choices.integer(2, 3)] if choices.chance(90) and len(distinct) > 1 else found[:2]
+
+
+def _towards(sch: Schedule, choices: Choices, query: str) -> list[Any]:
+    """A block and a loop: mostly one of a block's consumers or producers."""
+    pairs = [
+        (rv, other)
+        for name in _names(sch)[1:]
+        for rv in [sch.get_block(name)]
+        for other in getattr(sch, query)(rv)
+    ]
+    if not pairs or choices.chance(10):
+        return [block(sch, choices), loop(sch, choices)]
+    rv, other = choices.pick(pairs)
+    chosen = sch.get_loops(other)
+    if not chosen:
+        raise Impossible
+    return [rv, choices.pick(chosen)]
+
+
+def to_consumer(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block and a loop around one that reads what it writes."""
+    return _towards(sch, choices, "get_consumers")
+
+
+def to_producer(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block and a loop around one that writes what it reads."""
+    return _towards(sch, choices, "get_producers")
 
 
 def factors(sch: Schedule, choices: Choices) -> list[Any]:
@@ -161,6 +198,200 @@ def scope(sch: Schedule, choices: Choices) -> str:
     return choices.pick(("global", "global", "local"))
 
 
+def side(sch: Schedule, choices: Choices) -> str:
+    """The accesses of a block that are meant: reads or writes."""
+    return choices.pick(("read", "write"))
+
+
+def access(sch: Schedule, choices: Choices) -> tuple[str, int]:
+    """A buffer by its place among those that a block reads or writes."""
+    return side(sch, choices), index(sch, choices)
+
+
+def place_numbers(sch: Schedule, choices: Choices) -> list[int]:
+    return [index(sch, choices)]
+
+
+def own_buffer(sch: Schedule, choices: Choices) -> str:
+    """The name of a buffer that the function allocates: callers do not see its layout or its dtype."""
+    names = [buffer.name for realize in sch.state.blocks("main") for buffer in realize.block.alloc_buffers]
+    if not names:
+        raise Impossible
+    return choices.pick(names)
+
+
+def wider(sch: Schedule, choices: Choices) -> str:
+    """A dtype that holds all the small whole numbers of the programs."""
+    return choices.pick(("int32", "int64", "float32", "float64"))
+
+
+def padded(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block, mostly one that sums up, and a multiple for each of its variables."""
+    sums = [
+        realize.block.name_hint for realize in sch.state.blocks("main")[1:] if realize.block.init is not None
+    ]
+    rv = sch.get_block(choices.pick(sums)) if sums and choices.chance(90) else block(sch, choices)
+    number = len(sch.get(rv).iter_vars)
+    return [rv, [choices.pick((1, 2, 4, 5)) for _ in range(number)]]
+
+
+def annotated(sch: Schedule, choices: Choices) -> list[Any]:
+    """A block or loop and a key: mostly those of a note that there is."""
+    blocks = [sch.get_block(name) for name in _names(sch)]
+    notes = [
+        [rv, name]
+        for rv in [*blocks, *(item for each in blocks for item in sch.get_loops(each))]
+        for name in sch.get(rv).annotations
+    ]
+    return choices.pick(notes) if notes else [block_or_loop(sch, choices), key(sch, choices)]
+
+
+def rolled(sch: Schedule, choices: Choices) -> BlockRV:
+    """A block, mostly one in a loop with a block that reads what it writes."""
+    inside = [
+        rv
+        for rv in map(sch.get_block, _names(sch)[1:])
+        for around in [{item.var for item in sch.get_loops(rv)}]
+        if any(item.var in around for other in sch.get_consumers(rv) for item in sch.get_loops(other))
+    ]
+    return choices.pick(inside) if inside and choices.chance(90) else block(sch, choices)
+
+
+def separators(sch: Schedule, choices: Choices) -> list[int]:
+    return [choices.integer(1, 2)]
+
+
+def small(sch: Schedule, choices: Choices) -> int:
+    return choices.pick((1, 2, 4))
+
+
+# ------------------------------------------------------------------------------------------ index maps
+
+
+def _reversed(*indices: Any) -> list[Any]:
+    return list(indices[::-1])
+
+
+def _same(*indices: Any) -> list[Any]:
+    return list(indices)
+
+
+def _first_last(first: Any, *rest: Any) -> list[Any]:
+    return [*rest, first]
+
+
+def _by_tiles(factor: int) -> Callable[..., list[Any]]:
+    def tiles(*indices: Any) -> list[Any]:
+        *before, last = indices
+        return [*before, last // factor, last % factor]
+
+    return tiles
+
+
+def _tile_outside(factor: int) -> Callable[..., list[Any]]:
+    def tiles(*indices: Any) -> list[Any]:
+        *before, last = indices
+        return [last // factor, *before, last % factor]
+
+    return tiles
+
+
+def _shifted(*indices: Any) -> list[Any]:
+    *before, last = indices
+    return [*before, last + 1]
+
+
+def index_map(sch: Schedule, choices: Choices) -> Callable[..., list[Any]]:
+    """A map of at least one index: an order, tiles, or a shift, which leaves a place empty."""
+    factor = choices.pick((1, 2, 3, 4))
+    return choices.pick(
+        (_reversed, _same, _first_last, _by_tiles(factor), _tile_outside(factor), _by_tiles(2), _shifted)
+    )
+
+
+def pad_value(sch: Schedule, choices: Choices) -> int | None:
+    return choices.pick((None, 0, 3))
+
+
+def whole_region(sch: Schedule, choices: Choices) -> Callable[..., Any]:
+    """A region that is mostly too small: an element for each variable of a block, and its neighbour."""
+    length = choices.integer(1, 2)
+    return lambda *variables: tuple((variable, variable + length) for variable in variables)
+
+
+# ------------------------------------------------------------------------------------------ intrinsics
+
+INTRINSICS = """
+@I.ir_module
+class Intrinsics:
+    @T.prim_func
+    def add_desc(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, (SIZE,), "DTYPE", offset_factor=1)
+        B = T.match_buffer(b, (SIZE,), "DTYPE", offset_factor=1)
+        with T.block("root"):
+            for i in range(SIZE):
+                with T.block("add"):
+                    v = T.axis.spatial(SIZE, i)
+                    B[v] = A[v] + T.DTYPE(1)
+
+    @T.prim_func
+    def add_impl(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, (SIZE,), "DTYPE", offset_factor=1)
+        B = T.match_buffer(b, (SIZE,), "DTYPE", offset_factor=1)
+        with T.block("root"):
+            for i in T.vectorized(SIZE):
+                with T.block("add"):
+                    v = T.axis.spatial(SIZE, SIZE - 1 - i)
+                    B[v] = A[v] + T.DTYPE(1)
+
+    @T.prim_func
+    def sum_desc(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, (SIZE,), "DTYPE", offset_factor=1)
+        B = T.match_buffer(b, (), "DTYPE", offset_factor=1)
+        with T.block("root"):
+            for i in range(SIZE):
+                with T.block("sum"):
+                    v = T.axis.reduce(SIZE, i)
+                    B[()] = B[()] + A[v]
+
+    @T.prim_func
+    def sum_impl(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, (SIZE,), "DTYPE", offset_factor=1)
+        B = T.match_buffer(b, (), "DTYPE", offset_factor=1)
+        with T.block("root"):
+            for i in range(SIZE):
+                with T.block("sum"):
+                    v = T.axis.reduce(SIZE, SIZE - 1 - i)
+                    B[()] = B[()] + A[v]
+"""
+"""Two computations that random programs contain: an element plus one, and a sum of neighbours in memory."""
+
+
+@cache
+def _intrinsic(kind: str, size: int, dtype: str) -> TensorIntrin:
+    text = INTRINSICS.replace("SIZE", str(size)).replace("DTYPE", dtype)
+    module = from_source(f"from relax.script import ir as I, tir as T\n{text}")
+    desc, impl = (cast(PrimFunc, module[f"{kind}_{part}"]) for part in ("desc", "impl"))
+    return TensorIntrin(desc, impl, f"{kind}{size}_{dtype}")
+
+
+def tensorized(sch: Schedule, choices: Choices) -> list[Any]:
+    """A loop, an innermost one of a small constant extent if there is one, and an intrinsic of its extent."""
+    inner = [sch.get_loops(sch.get_block(name))[-1:] for name in _names(sch)[1:]]
+    fitting = [
+        item
+        for chain in inner
+        for item in chain
+        if isinstance(extent := sch.get(item).extent, IntImm) and 1 <= extent.value <= 8
+    ]
+    chosen = choices.pick(fitting) if fitting else loop(sch, choices)
+    extent = sch.get(chosen).extent
+    dtypes = {str(buffer.dtype) for buffer in cast(PrimFunc, sch.mod["main"]).buffer_map.values()}
+    dtype = "float32" if "float32" in dtypes else "int32"
+    size = extent.value if isinstance(extent, IntImm) else 4
+    return [chosen, _intrinsic(choices.pick(("add", "sum")), size, dtype)]
+
+
 MOVES: dict[str, Row] = {
     row.primitive: row
     for row in (
@@ -179,25 +410,75 @@ MOVES: dict[str, Row] = {
         Row("vectorize", 4, {"loop": loop}),
         Row("unroll", 3, {"loop": loop}),
         Row("annotate", 2, {"block_or_loop": block_or_loop, "ann_key": key, "ann_val": note}),
-        Row("unannotate", 2, {"block_or_loop": block_or_loop, "ann_key": key}),
+        Row("unannotate", 3, {"*": annotated}),
         Row("sample_perfect_tile", 2, {"loop": loop, "n": count}),
         Row("sample_partitioned_tile", 1, {"loop": loop, "n": count}),
         Row("sample_compute_location", 1, {"block": block}),
         Row("enter_postproc", 1, {}),
-        Row("compute_at", 6, {"block": block, "loop": loop}),
-        Row("reverse_compute_at", 6, {"block": block, "loop": loop}),
+        Row("compute_at", 8, {"*": to_consumer, "preserve_unit_loops": flag}),
+        Row("reverse_compute_at", 8, {"*": to_producer, "preserve_unit_loops": flag}),
         Row("compute_inline", 4, {"block": block}),
         Row("reverse_compute_inline", 4, {"block": block}),
         Row("cache_read", 4, {"block": block, "read_buffer_index": index, "storage_scope": scope}),
         Row("cache_write", 4, {"block": block, "write_buffer_index": first, "storage_scope": scope}),
-        Row("decompose_reduction", 5, {"block": block, "loop": loop}),
+        Row("decompose_reduction", 5, {"*": own_loop}),
         Row("rfactor", 5, {"loop": loop, "factor_axis": first}),
         Row("blockize", 4, {"target": loop}),
         Row("set_scope", 1, {"block": block, "buffer_index": first, "storage_scope": scope}),
+        Row("bind", 1, {"loop": loop, "thread_axis": thread}),
+        Row("cache_index", 3, {"block": block, "storage_scope": scope, "cse_thresh": index}),
+        Row("cache_inplace", 3, {"block": block, "read_buffer_index": index, "storage_scope": scope}),
+        Row("reindex", 3, {"block": block, "buffer": access}),
+        Row(
+            "reindex_cache_read",
+            3,
+            {"block": block, "read_buffer_index": index, "storage_scope": scope, "index_map": index_map},
+        ),
+        Row(
+            "reindex_cache_write",
+            3,
+            {"block": block, "write_buffer_index": first, "storage_scope": scope, "index_map": index_map},
+        ),
+        Row("read_at", 4, {"loop": loop, "block": block, "read_buffer_index": index, "storage_scope": scope}),
+        Row(
+            "write_at", 4, {"loop": loop, "block": block, "write_buffer_index": first, "storage_scope": scope}
+        ),
+        Row("unsafe_set_dtype", 2, {"block": block, "buffer_index": own_buffer, "dtype": wider}),
+        Row(
+            "storage_align",
+            1,
+            {"block": block, "buffer_index": first, "axis": index, "factor": small, "offset": index},
+        ),
+        Row(
+            "transform_layout",
+            5,
+            {"block": block, "buffer": own_buffer, "index_map": index_map, "pad_value": pad_value},
+        ),
+        Row("transform_block_layout", 5, {"block": block, "index_map": index_map}),
+        Row("set_axis_separator", 1, {"block": block, "buffer": own_buffer, "axis_separators": separators}),
+        Row("rolling_buffer", 5, {"block": rolled, "write_buffer_index": first}),
+        Row("pad_einsum", 4, {"*": padded}),
+        Row("decompose_padding", 3, {"*": own_loop}),
+        Row("tensorize", 5, {"*": tensorized}),
+        Row(
+            "annotate_buffer_access",
+            1,
+            {"block": block, "buffer_index": index, "buf_type": side, "gen_new_ranges": whole_region},
+        ),
+        Row(
+            "unsafe_hide_buffer_access",
+            1,
+            {"block": block, "buf_type": side, "buf_index_array": place_numbers},
+        ),
     )
     if row.primitive in PRIMITIVES
 }
 """The primitives to try. A new one is a line here."""
+
+USED_BY_ARGUMENTS = ("get_block", "get_loops", "sample_categorical")
+"""Primitives that makers of arguments apply, which need no row."""
+NOT_TRIED = ("work_on",)
+"""Primitives that say nothing of a function: the random programs have only `main`."""
 
 
 def random_moves(seed: int | str, number: int = 10) -> list[Move]:

@@ -29,7 +29,7 @@ FEATURES = [
     "schedule elementwise", "schedule neighbour", "schedule transposed", "schedule reversed", "schedule broadcast",
     "schedule sum", "schedule max", "schedule product", "schedule matmul", "schedule last value", "schedule update",
     "schedule shared loops", "schedule shifted loop", "schedule guarded loop", "schedule nested block",
-    "schedule symbolic", "schedule local buffer", "schedule decomposed",
+    "schedule symbolic", "schedule local buffer", "schedule decomposed", "schedule padded",
 ]  # fmt: skip
 """The constructs of these programs."""
 
@@ -160,7 +160,7 @@ class Writer:
         """One computation."""
         kinds = [
             self.elementwise, self.elementwise, self.neighbour, self.transposed, self.broadcast, self.reduction,
-            self.reduction, self.matmul, self.update, self.nested, self.decomposed, self.shifted,
+            self.reduction, self.matmul, self.update, self.nested, self.decomposed, self.shifted, self.padded,
         ]  # fmt: skip
         self.choices.pick(kinds)()
 
@@ -301,6 +301,25 @@ class Writer:
         ]
         self.shared = None
         self.readable.append(out)
+
+    def padded(self) -> None:
+        """A buffer with a margin around it, often read with its neighbours by a block in other loops."""
+        dims = self.dims(self.choices.integer(1, 2))
+        x = self.source(dims)
+        wide = tuple(f"{dim} + T.int64(2)" for dim in dims)
+        out = Tensor(self.fresh("Y"), wide)
+        self.local.append(out)
+        self.note("padded")
+        inside = [f"1 <= v{i} and v{i} < {dim} + 1" for i, dim in enumerate(dims)]
+        at = ", ".join(f"v{i} - 1" for i in range(len(dims)))
+        value = f"T.if_then_else({' and '.join(inside)}, {x.name}[{at}], {self.constant(0)})"
+        self.block(wide, "S" * len(dims), [f"{out.name}[{self.at(dims)}] = {value}"], share=False)
+        result = self.target(dims)
+        near = ", ".join(f"v{i} + 1" for i in range(len(dims)))
+        far = ", ".join([f"v{i} + 1" for i in range(len(dims) - 1)] + [f"v{len(dims) - 1} + 2"])
+        line = f"{result.name}[{self.at(dims)}] = {out.name}[{self.at(dims)}] + {out.name}[{near}] + {out.name}[{far}]"
+        self.block(dims, "S" * len(dims), [line], share=False)
+        self.readable.append(result)
 
     def at(self, dims: tuple[str, ...]) -> str:
         return ", ".join(f"v{i}" for i in range(len(dims))) or "()"

@@ -26,7 +26,7 @@ from ..prim import (
     free_vars,
     substitute,
 )
-from ..prim.iter_parse import Sizes
+from ..prim.iter_sizes import Sizes
 from ..prim.learn import conjuncts
 from ..tir import Range
 from .pattern import linear_terms

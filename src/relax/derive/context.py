@@ -283,7 +283,7 @@ class Scopes:
 
     @property
     def must_be_pure(self) -> str:
-        """Why an impure call is not allowed here; empty if it is."""
+        """Reason for which an impure call is not allowed here; empty if it is."""
         function = self.function_scopes[-1] if self.function_scopes else None
         if function is not None and function.force_pure:
             return ""

@@ -50,7 +50,7 @@ _TRUE_OF: dict[Claim, Callable[[int], bool]] = {
     Claim.NONPOSITIVE: lambda value: value <= 0,
     Claim.POSITIVE: lambda value: value > 0,
 }
-"""When a claim is true of a number."""
+"""Tests of numbers, by the claims that they decide."""
 
 _FOLLOWS: dict[Claim, Callable[[Bounds, Poly], bool]] = {
     Claim.ZERO: lambda b, p: not any(p.values()) or (_nonpositive(b, p) and _nonpositive(b, scaled(p, -1))),

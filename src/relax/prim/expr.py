@@ -10,6 +10,9 @@
 TIR adds BufferLoad, Ramp, Broadcast and Reduce. Python operators on PrimExpr build these nodes, after
 bringing the operands to one dtype; operations on two constants are folded.
 
+The functions that build nodes (`convert`, `binary`, `cast` …) stand below the classes: the operators of PrimExpr call
+them, and they make its subclasses, so that neither half could be imported without the other.
+
 ``==`` builds an EQ too. A PrimExpr has no truth value except a constant, and EQ/NE, which then say whether both sides
 are the same object: so expressions can be keys of a dict.
 """

@@ -23,7 +23,7 @@ from .iter_expr import (
     normalize_iter_map_to_expr,
 )
 from .iter_map import Detected, detect
-from .iter_parse import NotAffine, Sizes
+from .iter_sizes import NotAffine, Sizes
 from .learn import conjuncts
 
 

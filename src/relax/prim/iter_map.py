@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .analyzer import Analyzer
-from .expr import IntImm, Mul, Or, PrimExpr, Sub, Var, const, convert, is_const
+from .expr import Cast, IntImm, Mul, Or, PrimExpr, Sub, Var, cast, const, convert, is_const
 from .functor import free_vars
+from .iter_cast import casts_integers
 from .iter_expr import (
     IterMapLevel,
     IterMapResult,
@@ -28,7 +29,8 @@ from .iter_expr import (
     shown,
     to_expr,
 )
-from .iter_parse import NotAffine, Parser, Sizes
+from .iter_parse import Parser
+from .iter_sizes import NotAffine, Sizes
 from .traits import cost
 
 Level = IterMapLevel
@@ -54,6 +56,8 @@ def detect_iter_map(
     which `predicate` holds, a conjunction of bounds of affine sums. A claim holds for all sizes for which no
     extent is negative, zero included: a loop that may be empty and takes no part in the indices is a reason to refuse
     a surjective map. `analyzer` knows more, for instance that it is not empty.
+
+    Integer casts that keep the value are looked through; sums are then of int64, whatever the iterators are.
 
     Iterators of extent 1 are replaced by their minimum if `simplify_trivial_iterators`.
     """
@@ -87,11 +91,12 @@ def detect(
     facts = Analyzer() if analyzer is None else analyzer
     exprs = [convert(index) for index in indices]
     condition = convert(predicate)
+    widened = casts_integers([*exprs, condition])
     failure: NotAffine | None = None
     # As they are written, sums divided as wholes, which keeps the digits of one sum together; then term by term; then
     # simplified.
     for fuse_first, simplified in ((True, False), (False, False), (False, True)):
-        parser = Parser(input_iters, facts, drop_trivial, fuse_first)
+        parser = Parser(input_iters, facts, drop_trivial, fuse_first, widened)
         tried = [parser.ranged.simplify(expr) for expr in exprs] if simplified else exprs
         if simplified and all(new is old for new, old in zip(tried, exprs, strict=True)):
             break
@@ -372,9 +377,10 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Any]) -> IterSum
     Scales are in the order of their constant factors, then of the number of symbolic ones. Raises ValueError for an
     index that is not affine.
     """
-    parser = Parser(input_iters, Analyzer(), drop_trivial=False, fuse_first=True)
+    expr = convert(index)
+    parser = Parser(input_iters, Analyzer(), False, fuse_first=True, widened=casts_integers([expr]))
     try:
-        value = parser.parse(convert(index))
+        value = parser.parse(expr)
     except NotAffine as error:
         raise ValueError(f"normalize_to_iter_sum: {error}") from None
     return value.replace(args=sorted(value.args, key=lambda arg: _magnitude(arg.scale), reverse=True))
@@ -406,7 +412,10 @@ def iter_map_simplify(
     if isinstance(detected, NotAffine):
         return exprs
     sizes, ranged = detected.parser.sizes, detected.parser.ranged
-    spelled = (ranged.simplify(to_expr(index, sizes.analyzer)) for index in detected.indices)
+    spelled = [
+        ranged.simplify(cast(old.dtype, to_expr(index, sizes.analyzer)))
+        for old, index in zip(exprs, detected.indices, strict=True)
+    ]
     return [new if cost(new) < cost(old) else old for old, new in zip(exprs, spelled, strict=True)]
 
 
@@ -452,8 +461,9 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
                 add(arg, digit(value - source.base, whole, sizes.analyzer))
         else:
             var, low = (source.a, source.b) if isinstance(source, Sub) else (source, None)
+            var = var.value if isinstance(var, Cast) else var
             assert isinstance(var, Var)
-            result[var] = sizes.simplified(value if low is None else value + low)
+            result[var] = sizes.simplified(cast(var.dtype, value if low is None else value + low))
     return result
 
 

@@ -8,6 +8,7 @@ An expression is affine if it is built by these laws from iterators and from wha
     s·e·x + s·y, 0 ≤ y < e:  s·z for one mark z, with the digits x = z // e and y = z % e        (a fused mark)
     x + r, 0 < r < c:  z for a mark z that starts at r                                           (a shifted mark)
     low ≤ x < high:  z + low for a mark z of extent high - low                                   (a bounded mark)
+    Cast(dtype, x) = x where no step of x leaves its dtype, and x is a value of the new one     (see `iter_cast`)
 
 Every step is proved with the prover for all sizes that make no extent negative.
 """
@@ -28,6 +29,7 @@ from .expr import (
     Add,
     And,
     BinaryExpr,
+    Cast,
     CompareExpr,
     FloorDiv,
     FloorMod,
@@ -36,96 +38,16 @@ from .expr import (
     PrimExpr,
     Sub,
     Var,
+    cast,
     const,
     is_const,
     match_dtypes,
 )
 from .functor import FreeVars
-from .intrin import max as maximum
-from .intrin import min as minimum
+from .iter_cast import WIDE, keeps_value
 from .iter_expr import IterMark, IterSplitExpr, IterSumExpr, shown
+from .iter_sizes import NotAffine, Sizes
 from .learn import conjuncts
-
-
-class NotAffine(Exception):
-    """An expression or a condition is not of the form that is looked for; the message says why."""
-
-
-class Sizes:
-    """Proofs and arithmetic on extents, scales and bases, in which no iterator occurs."""
-
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.analyzer = analyzer
-
-    def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if both are provably the same number."""
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return a.value == b.value
-        return a is b or self.analyzer.can_prove_equal(a, b)
-
-    def at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if a ≤ b is proved."""
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return a.value <= b.value
-        return a is b or self.analyzer.can_prove(a <= b)
-
-    def is_zero(self, a: PrimExpr) -> bool:
-        return self.equal(a, const(0, a.dtype))
-
-    def is_one(self, a: PrimExpr) -> bool:
-        return self.equal(a, const(1, a.dtype))
-
-    def is_positive(self, a: PrimExpr) -> bool:
-        """True if a ≥ 1 is proved."""
-        return self.at_most(const(1, a.dtype), a)
-
-    def is_nonnegative(self, a: PrimExpr) -> bool:
-        """True if a ≥ 0 is proved."""
-        return self.at_most(const(0, a.dtype), a)
-
-    def simplified(self, a: PrimExpr) -> PrimExpr:
-        return a if isinstance(a, (IntImm, Var)) else self.analyzer.simplify(a)
-
-    def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """a · b, simplified."""
-        if is_const(a, 1):
-            return b
-        return a if is_const(b, 1) else self.simplified(a * b)
-
-    def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-        """A number q with a = q·b for all sizes; None if none is found."""
-        if is_const(b, 1):
-            return a
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return None if b.value == 0 or a.value % b.value else const(a.value // b.value, a.dtype)
-        if a is b:
-            return const(1, a.dtype)
-        with self.analyzer.constraint_scope(b >= 1):
-            q = self.analyzer.simplify(a // b)
-        return q if self.analyzer.can_prove_equal(q * b, a) else None
-
-    def rounded_up(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """a / b rounded up, for b ≥ 1."""
-        return self.simplified((a + (b - 1)) // b)
-
-    def divided(self, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """a // b and a % b, simplified for b ≥ 1."""
-        if is_const(a, 0) or is_const(b, 1):
-            return a, const(0, a.dtype)
-        with self.analyzer.constraint_scope(b >= 1):
-            return self.analyzer.simplify(a // b), self.analyzer.simplify(a % b)
-
-    def smaller(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The minimum of both, one of them where that is proved."""
-        if self.at_most(a, b):
-            return a
-        return b if self.at_most(b, a) else self.simplified(minimum(a, b))
-
-    def larger(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The maximum of both, one of them where that is proved."""
-        if self.at_most(b, a):
-            return a
-        return b if self.at_most(a, b) else self.simplified(maximum(a, b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +76,16 @@ class Parser:
     """Reads expressions of some iterators. Marks of one parser are interned: equal ones are the same object."""
 
     def __init__(
-        self, input_iters: Mapping[Var, Any], analyzer: Analyzer, drop_trivial: bool, fuse_first: bool
+        self,
+        input_iters: Mapping[Var, Any],
+        analyzer: Analyzer,
+        drop_trivial: bool,
+        fuse_first: bool,
+        widened: bool = False,
     ) -> None:
         self.sizes = Sizes(analyzer.copy())
+        self._widened = widened
+        """True if all sums are of dtype WIDE, as where iterators are cast."""
         self._fuse_first = fuse_first
         """True if a sum that is one mark is divided as that mark, else as little of it as possible is."""
         self.values: dict[Var, IterSumExpr] = {}
@@ -179,6 +108,7 @@ class Parser:
         if low is None or extent is None:
             raise TypeError(f"the domain of {var.name} has no min and extent: {domain!r}")
         (_, low), (_, extent) = match_dtypes(var, low), match_dtypes(var, extent)
+        low, extent = self._wide(low), self._wide(extent)
         extent = self.sizes.simplified(extent)
         if not isinstance(extent, IntImm) and not self.sizes.is_nonnegative(extent):
             self.sizes.analyzer.assume(extent >= 0)
@@ -186,8 +116,15 @@ class Parser:
         if drop_trivial and self.sizes.is_one(extent):
             self.values[var] = IterSumExpr((), low)
         else:
-            source = var if is_const(low, 0) else Sub(var, low)
-            self.values[var] = IterSumExpr((IterSplitExpr(IterMark(source, extent)),), low)
+            self.values[var] = IterSumExpr((IterSplitExpr(IterMark(self._source(var, low), extent)),), low)
+
+    def _wide(self, expr: PrimExpr) -> PrimExpr:
+        return cast(WIDE, expr) if self._widened else expr
+
+    def _source(self, var: Var, low: PrimExpr) -> PrimExpr:
+        """The source of an iterator's mark: the iterator without its minimum."""
+        value = self._wide(var)
+        return value if is_const(low, 0) else Sub(*match_dtypes(value, low))
 
     # ------------------------------------------------------------------------------------- expressions
 
@@ -216,8 +153,14 @@ class Parser:
         if not expr.dtype.is_integer or expr.dtype.lanes != 1:
             raise NotAffine(f"{expr} is no integer, but {expr.dtype!s}")
         if self.is_fixed(expr):
-            return IterSumExpr((), self.sizes.simplified(expr))
+            return IterSumExpr((), self.sizes.simplified(self._wide(expr)))
         match expr:
+            case Cast() if keeps_value(expr, self.ranged, self.is_fixed):
+                return self.parse(expr.value)
+            case Cast():
+                raise NotAffine(
+                    f"{expr} may change the value, or {expr.value} may leave {expr.value.dtype!s}"
+                )
             case Add() | Sub():
                 return self.added(self.parse(expr.a), self.parse(expr.b), 1 if isinstance(expr, Add) else -1)
             case Mul():
@@ -296,7 +239,7 @@ class Parser:
         """Quotient and remainder of a division by what is fixed."""
         if not self.is_fixed(expr.b):
             raise NotAffine(f"{expr} divides by {expr.b}, which depends on an iterator")
-        sizes, divisor = self.sizes, self.sizes.simplified(expr.b)
+        sizes, divisor = self.sizes, self.sizes.simplified(self._wide(expr.b))
         if isinstance(divisor, IntImm) and divisor.value <= 0:
             raise NotAffine(f"{expr} divides by {shown(divisor)}")
         if not sizes.is_nonnegative(divisor):
@@ -360,7 +303,7 @@ class Parser:
         if not sizes.is_zero(shift):
             value = self._shifted(value, shift)
         above, below = self._split(value, by)
-        zero = const(0, expr.dtype)
+        zero = const(0, low.dtype)
         remainder = IterSumExpr((below.replace(scale=scale),), sizes.simplified(low % scale))
         return IterSumExpr((above,), zero), remainder
 
@@ -470,10 +413,10 @@ class Parser:
         """
         parts = [part if truth else _negated(part) for part, truth in conjuncts(predicate)]
         for part in sorted(parts, key=self._count):
-            known = bool(part.value) if isinstance(part, IntImm) else self.ranged.prove(part)
-            if known is True:
+            holds = bool(part.value) if isinstance(part, IntImm) else self.ranged.prove(part)
+            if holds is True:
                 continue
-            if known is False:
+            if holds is False:
                 raise NotAffine(f"the predicate {part} holds for no value of the iterators")
             if not self._count(part):
                 if must_hold:
@@ -558,8 +501,9 @@ class Parser:
             if any(arg.source is mark for arg in value.args):
                 assert isinstance(mark.source, PrimExpr)
                 base = self.sizes.simplified(value.base + low)
-                source = var if is_const(base, 0) else Sub(var, base)
-                self.values[var] = IterSumExpr((IterSplitExpr(IterMark(source, extent)),), base)
+                self.values[var] = IterSumExpr(
+                    (IterSplitExpr(IterMark(self._source(var, base), extent)),), base
+                )
                 self.extents[var] = extent
 
 

@@ -79,6 +79,10 @@ class Builtin:
     """True if a call is one of the function value that is its first argument, with the other arguments."""
     program_errors: bool
     """True if the messages of its errors are the program's, so that the machine puts no name before them."""
+    closures: bool
+    """True if an argument or the result is the value of a function, which only bytecode has."""
+    internal: bool
+    """True if the result is the machine's own: a shape, a size or memory for which the program has no variable."""
 
 
 BUILTINS: Final[dict[str, Builtin]] = {}
@@ -96,6 +100,8 @@ def builtin(
     pooled: bool = False,
     enters: bool = False,
     program_errors: bool = False,
+    closures: bool = False,
+    internal: bool = False,
 ) -> Callable[[FunctionT], FunctionT]:
     """Register a function as a builtin. The fields are those of `Builtin`; the default is a pure function that reads
     its arguments and returns something fresh.
@@ -110,7 +116,18 @@ def builtin(
         if name in BUILTINS:
             raise ValueError(f"there is a builtin {name} already")
         BUILTINS[name] = Builtin(
-            name, function, what, pure, trusted, device, first_device, pooled, enters, program_errors
+            name=name,
+            function=function,
+            effects=what,
+            pure=pure,
+            trusted=trusted,
+            device=device,
+            first_device=first_device,
+            pooled=pooled,
+            enters=enters,
+            program_errors=program_errors,
+            closures=closures,
+            internal=internal,
         )
         return function
 

@@ -94,7 +94,7 @@ from .values import describe_shape, import_result, import_value, is_tuple, kind_
 builtin("vm.builtin.copy_tensor")(copy_tensor)
 
 
-@builtin("vm.builtin.alloc_shape_heap")
+@builtin("vm.builtin.alloc_shape_heap", internal=True)
 def alloc_shape_heap(size: int, *notes: str) -> ShapeHeap:
     """A shape heap of `size` slots, with a note on each."""
     return ShapeHeap(size, notes)
@@ -112,7 +112,7 @@ def alloc_tensor(shape: tuple[int, ...], dtype: str, device: Device | None = Non
     return new_tensor(shape, dtype, device)
 
 
-@builtin("vm.builtin.alloc_storage", device=2, first_device=True, pooled=True)
+@builtin("vm.builtin.alloc_storage", device=2, first_device=True, pooled=True, internal=True)
 def alloc_storage(
     size: tuple[int, ...] | int,
     dtype: str,
@@ -212,7 +212,7 @@ def to_device(tensor: Any, device: Device) -> tvm_ffi.Tensor:
     return tensor_to_device(tensor, device)
 
 
-@builtin("vm.builtin.make_closure", Effects(reads=(), aliases="all"))
+@builtin("vm.builtin.make_closure", Effects(reads=(), aliases="all"), closures=True)
 def make_closure(function: Any, *captured: Any) -> Closure:
     """A closure of a Relax function whose last parameters are given."""
     if not isinstance(function, Closure):

@@ -326,7 +326,7 @@ _fresh = itertools.count()
 
 
 def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
-    """Why a function described by `actual` cannot serve as `expected`; None if it can.
+    """Reason for which a function described by `actual` cannot serve as `expected`; None if it can.
 
     Parameters are compared contravariantly and the result covariantly, after the shape variables of `actual`
     have been identified, position by position, with the dimensions of `expected`. What the info of the

@@ -82,7 +82,7 @@ def check_tuple_info(value: Any, length: int, context: str) -> None:
         raise message(context=context, expected=length, found=kind_of(value))
 
 
-@builtin("vm.builtin.check_func_info", pure=False)
+@builtin("vm.builtin.check_func_info", pure=False, closures=True)
 def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context: str) -> None:
     """A function that can serve as the FuncInfo of that text, whose slots are read from the heap, if any."""
     expected = cast("FuncInfo", parse_info(info))
@@ -178,7 +178,7 @@ def _slots(heap: ShapeHeap | None) -> Any:
     return ShapeHeap.over(heap).slots
 
 
-@builtin("vm.builtin.make_shape")
+@builtin("vm.builtin.make_shape", internal=True)
 def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
     """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs.
 
@@ -190,7 +190,7 @@ def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
     return shape_value(dims)
 
 
-@builtin("vm.builtin.make_prim_value")
+@builtin("vm.builtin.make_prim_value", internal=True)
 def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str) -> bool | int | float:
     """A scalar of `dtype`: an immediate (USE_IMM) or what is in a slot (LOAD_SLOT)."""
     if code == USE_IMM:

@@ -1,11 +1,24 @@
-"""Small builders of statements that passes share: sequences without nesting, nothing at all, conjunctions."""
+"""Small functions on statements that passes share: sequences without nesting, nothing at all, conjunctions, parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..prim import And, IntImm, PrimExpr, is_const
-from .stmt import Evaluate, SeqStmt, Stmt
+from .stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BlockRealize,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+)
 
 TRUE = IntImm("bool", 1)
 NOTHING = SeqStmt(())
@@ -46,4 +59,40 @@ def conjunction(conditions: Sequence[PrimExpr]) -> PrimExpr:
     return TRUE if result is None else result
 
 
-__all__ = ["NOTHING", "TRUE", "conjunction", "conjuncts", "is_nothing", "seq_of"]
+def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside a statement; a block's init is not among them."""
+    match stmt:
+        case SeqStmt(seq):
+            return seq
+        case BlockRealize(block=block):
+            return (block.body,)
+        case IfThenElse(then_case=then_case, else_case=else_case):
+            return (then_case,) if else_case is None else (then_case, else_case)
+        case For() | LetStmt() | AssertStmt() | AttrStmt() | AllocBuffer() | DeclBuffer() | While():
+            return (stmt.body,)
+        case _:
+            return ()
+
+
+def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """A statement with the statements directly inside it changed; itself if none is."""
+    match stmt:
+        case SeqStmt(seq):
+            parts = [change(part) for part in seq]
+            return stmt if all(a is b for a, b in zip(parts, seq, strict=True)) else seq_of(parts)
+        case BlockRealize(block=block):
+            body = change(block.body)
+            return stmt if body is block.body else stmt.replace(block=block.replace(body=body))
+        case IfThenElse(then_case=then_case, else_case=else_case):
+            first = change(then_case)
+            second = None if else_case is None else change(else_case)
+            same = first is then_case and second is else_case
+            return stmt if same else stmt.replace(then_case=first, else_case=second)
+        case For() | LetStmt() | AssertStmt() | AttrStmt() | AllocBuffer() | DeclBuffer() | While():
+            body = change(stmt.body)
+            return stmt if body is stmt.body else stmt.replace(body=body)
+        case _:
+            return stmt
+
+
+__all__ = ["NOTHING", "TRUE", "conjunction", "conjuncts", "is_nothing", "map_parts", "parts_of", "seq_of"]

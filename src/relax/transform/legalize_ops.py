@@ -108,7 +108,7 @@ class _Legalizer(Rewriter):
         self.unsolved.append((call, reason, self.builder.where))
 
     def reason(self, call: Call) -> str:
-        """Why an operator could not be legalized."""
+        """Reason for which an operator could not be legalized."""
         operator = operator_of(call)
         if operator is None or (operator.compute is None and operator.packed is None):
             return "it has no formula, no packed function, and no entry in customize_legalize_map"

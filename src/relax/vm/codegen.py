@@ -50,11 +50,6 @@ NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
 
 
-_BOOKKEEPING = frozenset(
-    f"vm.builtin.{name}" for name in ("alloc_shape_heap", "alloc_storage", "make_shape", "make_prim_value")
-)
-
-
 def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
     """Add every Relax function of a module to an executable under construction; its tensor constants, by identity.
 
@@ -286,7 +281,8 @@ class _Generator:
 
 def _is_bookkeeping(call: Call) -> bool:
     """True if a call makes a shape, a size or memory of the machine, which no variable of the program is for."""
-    return isinstance(call.op, ExternFunc) and call.op.global_symbol in _BOOKKEEPING
+    builtin = BUILTINS.get(call.op.global_symbol) if isinstance(call.op, ExternFunc) else None
+    return builtin is not None and builtin.internal
 
 
 def _bindings(seq: SeqExpr) -> list[_Bound]:

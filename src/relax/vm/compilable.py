@@ -16,8 +16,6 @@ from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
 from ..runtime.builtin_table import BUILTINS
 from ..struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo
 
-_HIGHER_ORDER = frozenset({"vm.builtin.make_closure", "vm.builtin.check_func_info"})
-
 
 def compilable_functions(mod: IRModule) -> list[str]:
     """The names of a lowered module's functions that can be compiled, in their order."""
@@ -61,10 +59,10 @@ def _operands(node: Node) -> tuple[RelaxExpr, ...]:
 def _is_plain_callee(op: Node) -> bool:
     if isinstance(op, GlobalVar):
         return True
-    if not isinstance(op, ExternFunc) or op.global_symbol in _HIGHER_ORDER:
+    if not isinstance(op, ExternFunc):
         return False
     builtin = BUILTINS.get(op.global_symbol)
-    return builtin is None or not builtin.enters
+    return builtin is None or not (builtin.enters or builtin.closures)
 
 
 def _is_odd(info: StructInfo) -> bool:

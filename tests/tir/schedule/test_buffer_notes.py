@@ -118,6 +118,14 @@ def test_alignments(parse, check):
         ),
         (on("B", "annotate_buffer_access", 0, "read", lambda i, j: i), "gen_new_ranges gives 1 ranges"),
         (
+            on("B", "annotate_buffer_access", 0, "read", lambda i, j: ((i, i, i), j)),
+            "gen_new_ranges gives 3 values for a range, which has a begin and an end",
+        ),
+        (
+            on("B", "annotate_buffer_access", 0, "read", lambda i, j: ((i, i + 1),) * 4),
+            "gen_new_ranges gives 4 ranges, buffer A has 2 dimensions",
+        ),
+        (
             on("B", "annotate_buffer_access", 0, "read", lambda i, j: (i, (0, 1))),
             "block B reads indices vj to vj of dimension 1 of A, which are not known to be in the region",
         ),

@@ -83,6 +83,30 @@ def main(A: T.Buffer((5, 7), "int8"), x: T.Buffer((7,), "int8"), s: T.Buffer((5,
     check(func, pad(4, 4))
 
 
+SQUARE = """
+@T.prim_func
+def main(A: T.Buffer((6, 6), "float32"), C: T.Buffer((6, 6), "float32")):
+    for i, j, k in T.grid(6, 6, 6):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * A[vk, vj]
+"""
+
+
+def test_a_buffer_that_is_two_factors(parse, check, refuse):
+    """It has one copy, which must be long enough for both."""
+    after = check(parse(SQUARE), pad(4, 4, 4))
+    assert "A_pad = T.alloc_buffer((8, 8))" in after.script()
+    text = refuse(parse(SQUARE), pad(1, 4, 4))
+    assert (
+        "buffer A is two factors of the product, and vi and vk, which index the same dimension, get different"
+        in text
+    )
+    assert "cache_read one of the two first" in text
+
+
 def test_the_result_goes_on(parse, check):
     func = parse(MATMUL.replace('C = T.match_buffer(c, (n, 6), "float32")', 'D = T.match_buffer(c, (n, 6), "float32")\n'
                                 '    C = T.alloc_buffer((n, 6), "float32")') + """

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from relax.ir import IRModule, children_of
-from relax.tir import Schedule
+from relax.tir import Schedule, ScheduleError
 from relax.tir.schedule import ScheduleState
+from relax.tir.statements import NOTHING
 
 STAGE = """
     for i, j in T.grid(8, 8):
@@ -135,3 +136,23 @@ def test_the_benchmark_schedules_each_kind_of_module():
         rows = benchmark.schedule(make(10))
         assert {"Schedule", "split", "reorder", "fuse", "parallel", "copy"} <= set(rows)
         assert all(value >= 0 for value in rows.values())
+
+
+def test_a_block_keeps_something_to_do(parse):
+    """A statement that is all there is in a block is not replaced by nothing."""
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            for j in range(8):
+                with T.block("inner"):
+                    vj = T.axis.spatial(8, j)
+                    B[vi, vj] = A[vi, vj]
+""")
+    )
+    inner = sch.state.placed(sch.get_block("inner"))
+    with pytest.raises(ScheduleError, match="the block outer would be left with nothing to do"):
+        sch.state.replace(inner, NOTHING, "main")

@@ -8,7 +8,9 @@ import pytest
 from relax import nd, tir
 from relax.codegen import build_module
 from relax.ir import DiagnosticError
-from relax.tir import Schedule, TensorIntrin
+from relax.prim import const
+from relax.tir import Broadcast, Schedule, TensorIntrin
+from relax.tir.functor import StmtExprMutator
 
 DOT = """
 @T.prim_func
@@ -327,6 +329,43 @@ def test_the_first_difference_is_shown(parse, refuse):
     assert "in the description C[0] + A[i] - B[i]" in text
     text = dot_refused(parse, refuse, func=MATMUL_T.replace("float32", "float64"))
     assert "holds float64 in global, C of the description float32 in global" in text
+
+
+def test_a_buffer_that_the_description_leaves_alone(parse, refuse):
+    head = "def {}(a: T.handle, b: T.handle, c: T.handle):\n"
+    more = '    D = T.match_buffer(d, (4,), "float32", offset_factor=1)\n'
+    desc, impl = (
+        text.replace(
+            head.format(name), head.format(name).replace("c: T.handle)", "c: T.handle, d: T.handle)") + more
+        )
+        for text, name in ((DOT, "desc"), (DOT_VECTOR, "impl"))
+    )
+    text = dot_refused(parse, refuse, desc=desc, impl=impl)
+    assert "the description does not use its buffer D" in text
+
+
+LANES = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (4,), "float32", offset_factor=1)
+    C = T.match_buffer(b, (4,), "float32", offset_factor=1)
+    with T.block("C"):
+        C[0:4] = A[0:4]
+"""
+
+
+def test_stores_of_some_lanes_are_differences(parse, refuse):
+    """Masks come from vectorised loops that are cut off; a description says what is done to all elements."""
+
+    class Masked(StmtExprMutator):
+        def visit_BufferStore(self, node):
+            return node.replace(predicate=Broadcast(const(1, "bool"), 4))
+
+    func, intrin = parse(LANES), registered(parse, LANES, LANES)
+    text = refuse(
+        func.replace(body=Masked().visit(func.body)), lambda sch: sch.tensorize(sch.get_block("C"), intrin)
+    )
+    assert "is of some lanes only" in text
 
 
 def test_an_init_inside_is_a_difference(parse, refuse):

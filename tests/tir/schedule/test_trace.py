@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -168,6 +169,20 @@ def test_other_decisions(func, sch):
         sch.trace.with_decision(sch.trace.insts[3], 1)
     with pytest.raises(ScheduleError, match="SamplePerfectTile is not of this trace"):
         Schedule(func).trace.with_decision(inst, 1)
+
+
+def test_an_instruction_without_the_one_that_gives_its_argument(func, sch):
+    """Such a trace is neither applied nor printed nor saved."""
+    for broken in (Trace(sch.trace.insts[1:]), Trace(sch.trace.insts[:1] + sch.trace.insts[2:])):
+        for use in (lambda trace: trace.apply_to_schedule(Schedule(func)), str, Trace.as_json):
+            with pytest.raises(ScheduleError, match="is not an output of any instruction of the trace"):
+                use(broken)
+
+
+def test_arguments_that_no_file_can_hold(sch):
+    first, *_ = sch.trace.insts
+    with pytest.raises(ScheduleError, match="a object cannot be saved"):
+        Trace([replace(first, arguments={"name": object()})]).as_json()
 
 
 def test_a_provider_of_decisions(func, sch):

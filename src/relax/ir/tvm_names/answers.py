@@ -54,7 +54,7 @@ def missing_module(module: str, name: str) -> MissingImportError | None:
 
 
 def reason(module: str, name: str) -> str:
-    """Why a module does not have a name of TVM, and what to use instead; "" for other names."""
+    """Reason for which a module lacks a name of TVM, and what to use instead; "" for other names."""
     row = _absent(module, name)
     if row is None:
         return ""

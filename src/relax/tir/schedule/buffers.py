@@ -15,13 +15,14 @@ from typing import Any, Final, Literal, cast
 from ...ir import GlobalVar
 from ...prim import Call, Var
 from ..buffer import Buffer, BufferLoad, BufferRegion
+from ..dependence import accesses
 from ..functor import StmtExprVisitor
+from ..statements import parts_of
 from ..stmt import Block, BlockRealize, BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc, Stmt
 from .base import ScheduleBase
 from .error import ARGUMENT, BUFFER, ScheduleError
 from .rv import BlockRV
-from .scope import accesses
-from .state import ScheduleState, parts_of
+from .state import ScheduleState
 
 Access = Literal["read", "write"]
 _BY_ADDRESS: Final = frozenset({"address_of", "tvm_access_ptr"})

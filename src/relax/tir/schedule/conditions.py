@@ -15,14 +15,16 @@ from ...prim import Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
 from ..buffer import Buffer
+from ..dependence import accesses, scope_of
+from ..statements import parts_of
 from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, While
+from .block_kinds import complete_problem, reduction_problem
 from .cover import covers
-from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
+from .error import KIND, ORDER, STRUCTURE, ScheduleError
 from .facts import analyzer_at, loop_range
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import BlockRV, LoopRV
-from .scope import accesses, complete_problem, reduction_problem, scope_of
-from .state import Placed, ScheduleState, parts_of
+from .state import Placed, ScheduleState
 
 
 def blocks_below(stmt: Placed) -> list[BlockRealize]:
@@ -50,16 +52,6 @@ def binding_problem(realize: BlockRealize, loops: Iterable[For]) -> str | None:
     if mapped.indices or not realize.iter_values:
         return None
     return "; ".join(mapped.errors) or "the values of its variables are no affine map of the loops"
-
-
-def require_affine_binding(state: ScheduleState, block: BlockRV) -> None:
-    """Raise unless the block's variables are bound affinely to the loops around it."""
-    realize = state.realize(block)
-    problem = binding_problem(realize, state.loops(block))
-    if problem is not None:
-        raise ScheduleError(
-            BINDING, f"block {block.name} is not bound affinely to its loops: {problem}", realize
-        )
 
 
 # ------------------------------------------------------------------------------------------ kinds of blocks
@@ -278,6 +270,6 @@ def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
 __all__ = [
     "analyzer_at", "binding_problem", "blocks_below", "bound_loops", "has_own_storage", "is_complete", "is_reduction",
     "loop_range",
-    "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
+    "require_chain", "require_complete", "require_complete_or_reduction",
     "require_only_blocks", "require_parallel", "require_reduction", "require_started",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...prim import Analyzer
+from ..dependence import accesses
 from ..stmt import BlockRealize
 from .cover import (
     domain_conditions,
@@ -16,7 +17,6 @@ from .cover import (
 from .error import BINDING, ScheduleError
 from .facts import outer_facts
 from .rv import BlockRV
-from .scope import accesses
 from .state import ScheduleState
 
 

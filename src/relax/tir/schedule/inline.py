@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from ...prim import PrimExpr
 from ..buffer import Buffer, BufferLoad
+from ..dependence import free_variables, scope_of
 from ..functor import StmtExprMutator
 from ..regions import complete_block
 from ..statements import NOTHING
 from ..stmt import Block, BlockRealize, BufferStore
 from .error import BUFFER, STRUCTURE, ScheduleError
 from .rv import BlockRV
-from .scope import free_variables, scope_of
 from .state import ScheduleState
 
 

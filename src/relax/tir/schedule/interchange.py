@@ -19,12 +19,13 @@ from functools import cached_property
 from ...prim import Analyzer, PrimExpr, Var, free_vars, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import BufferRegion
+from ..dependence import accesses
 from ..stmt import Block, BlockRealize, For
+from .block_kinds import complete_problem, reduction_problem
 from .conditions import analyzer_at, loop_range
 from .error import KIND, ORDER, ScheduleError
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import LoopRV
-from .scope import accesses, complete_problem, reduction_problem
 from .state import ScheduleState
 from .updates import is_order_free_update
 

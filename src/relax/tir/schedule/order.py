@@ -16,13 +16,14 @@ from collections.abc import Iterator
 
 from ...ir import Node
 from ..buffer import Buffer
+from ..dependence import BlockScope, accesses, scope_of
+from ..statements import parts_of
 from ..stmt import BlockRealize, For, ForKind, SeqStmt, Stmt
 from .conditions import require_complete_or_reduction, require_parallel
 from .cover import covers, shared_loops
 from .error import BUFFER, COVER, ORDER, STRUCTURE, ScheduleError
 from .rv import BlockRV, LoopRV
-from .scope import BlockScope, accesses, scope_of
-from .state import ScheduleState, parts_of
+from .state import ScheduleState
 
 
 def scope_at(state: ScheduleState, rv: BlockRV | LoopRV) -> BlockScope:

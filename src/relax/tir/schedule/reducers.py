@@ -25,6 +25,7 @@ from ...prim import (
     free_vars,
 )
 from ..buffer import Buffer, BufferLoad
+from ..dependence import loads_in
 from ..functor import StmtExprMutator, substitute
 from ..stmt import Block
 from .selection import selection_facts
@@ -33,7 +34,6 @@ from .updates import (
     Kind,
     NoCombination,
     Values,
-    loads_of,
     operation_of,
     reads_any,
     stored_values,
@@ -128,7 +128,7 @@ def _selection(
     rhs = [Var(f"y{i}", result.dtype) for i, result in enumerate(results)]
     condition = _Named([*results, *sources], [*lhs, *rhs]).visit(keep)
     variables = {*lhs, *rhs}
-    if loads_of(condition) or any(var not in variables for var in free_vars(condition)):
+    if loads_in(condition) or any(var not in variables for var in free_vars(condition)):
         raise unknown
     facts = selection_facts(condition, lhs, rhs, identity, [_bounds(source, block) for source in sources])
     if not facts.associative:

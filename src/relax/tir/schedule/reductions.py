@@ -18,11 +18,11 @@ from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import Range
 from ..functor import substitute
 from ..renew import renew_bound_vars
-from ..statements import TRUE, conjunction, conjuncts
+from ..statements import TRUE, conjunction, conjuncts, map_parts, parts_of
 from ..stmt import BlockRealize, For, Stmt
 from .conditions import loop_range
 from .error import BINDING, ScheduleError
-from .state import ScheduleState, map_parts, parts_of
+from .state import ScheduleState
 
 
 @dataclass(frozen=True)

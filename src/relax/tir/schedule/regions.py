@@ -8,9 +8,9 @@ from typing import TypeAlias
 from ...prim import Analyzer, Call, IntImm, PrimExpr, Var, free_vars, post_order, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import Buffer, BufferLoad, BufferRegion, Range
+from ..dependence import accesses
 from ..regions import Interval, bounds_of
 from ..stmt import BlockRealize, For
-from .scope import accesses
 
 Box: TypeAlias = "list[Interval | None]"
 """For each dimension the least and the greatest index; None: the whole dimension."""

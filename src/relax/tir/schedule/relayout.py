@@ -8,12 +8,12 @@ from typing import TypeVar
 from ...prim import Analyzer, PrimExpr, Var, const, free_vars, substitute, uses
 from ...prim.intrin import max as maximum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
+from ..dependence import touches
 from ..functor import StmtExprMutator
 from ..index_map import IndexMap
 from ..regions import block_access_region, whole_range
 from ..stmt import Block, BufferStore, For
 from .error import BUFFER, ScheduleError
-from .scope import touches
 
 Indices = Sequence[PrimExpr]
 N = TypeVar("N", For, Block)

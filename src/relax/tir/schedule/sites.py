@@ -28,7 +28,7 @@ from ...prim import (
     is_const,
 )
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
-from ..statements import conjunction
+from ..statements import conjunction, map_parts, parts_of
 from ..stmt import (
     AllocBuffer,
     AssertStmt,
@@ -46,7 +46,7 @@ from ..stmt import (
 from .conditions import analyzer_at, loop_range, require_parallel
 from .regions import Box, relaxed_box
 from .rv import BlockRV, LoopRV
-from .state import ScheduleState, map_parts, parts_of
+from .state import ScheduleState
 
 Path: TypeAlias = "tuple[Stmt, ...]"
 """The statements from a scope's body down to a block, both included."""

@@ -8,28 +8,20 @@ on the size of the program. `copy` shares everything until one of the two is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from ...ir import GlobalVar, IRModule
 from ...prim import Var
 from ..renew import renew_bound_vars
-from ..statements import TRUE, is_nothing, seq_of
+from ..statements import TRUE, is_nothing, map_parts, parts_of
 from ..stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
     Block,
     BlockRealize,
-    DeclBuffer,
     For,
-    IfThenElse,
-    LetStmt,
     PrimFunc,
-    SeqStmt,
     Stmt,
-    While,
 )
 from .error import EXPIRED, STRUCTURE, ScheduleError
 from .rv import BlockRV, LoopRV
@@ -294,21 +286,6 @@ def _key(stmt: Placed, function: str) -> Key:
     return stmt.loop_var if isinstance(stmt, For) else (function, stmt.block.name_hint)
 
 
-def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside a statement; a block's init is not among them."""
-    match stmt:
-        case SeqStmt(seq):
-            return seq
-        case BlockRealize(block=block):
-            return (block.body,)
-        case IfThenElse(then_case=then_case, else_case=else_case):
-            return (then_case,) if else_case is None else (then_case, else_case)
-        case For() | LetStmt() | AssertStmt() | AttrStmt() | AllocBuffer() | DeclBuffer() | While():
-            return (stmt.body,)
-        case _:
-            return ()
-
-
 def _placed_below(stmt: Stmt) -> Iterator[Placed]:
     """The loops and blocks in a statement, itself included, in the order of the program."""
     stack = [stmt]
@@ -390,25 +367,4 @@ def _with_unique_names(root: BlockRealize) -> BlockRealize:
     return cast(BlockRealize, rename(root))
 
 
-def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """A statement with the statements directly inside it changed; itself if none is."""
-    match stmt:
-        case SeqStmt(seq):
-            parts = [change(part) for part in seq]
-            return stmt if all(a is b for a, b in zip(parts, seq, strict=True)) else seq_of(parts)
-        case BlockRealize(block=block):
-            body = change(block.body)
-            return stmt if body is block.body else stmt.replace(block=block.replace(body=body))
-        case IfThenElse(then_case=then_case, else_case=else_case):
-            first = change(then_case)
-            second = None if else_case is None else change(else_case)
-            same = first is then_case and second is else_case
-            return stmt if same else stmt.replace(then_case=first, else_case=second)
-        case For() | LetStmt() | AssertStmt() | AttrStmt() | AllocBuffer() | DeclBuffer() | While():
-            body = change(stmt.body)
-            return stmt if body is stmt.body else stmt.replace(body=body)
-        case _:
-            return stmt
-
-
-__all__ = ["Key", "Placed", "ScheduleState", "StatePlace", "map_parts", "parts_of", "replace_below"]
+__all__ = ["Key", "Placed", "ScheduleState", "StatePlace", "replace_below"]

@@ -40,9 +40,8 @@ from ...prim import (
 )
 from ..buffer import Buffer, BufferLoad, Range
 from ..functor import substitute
-from ..statements import conjunction, conjuncts, is_nothing, seq_of
+from ..statements import conjunction, conjuncts, is_nothing, map_parts, seq_of
 from ..stmt import BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
-from .state import map_parts
 
 _COMMUTATIVE: Final = (Add, Mul, Max, Min, And, Or, EQ, NE)
 

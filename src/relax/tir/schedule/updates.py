@@ -17,7 +17,8 @@ from ...ir import DataType, structural_equal
 from ...prim import Add, And, Call, Max, Min, Mul, Or, PrimExpr, Select, Sub, Var, const
 from ...prim.intrin import bitwise_and, bitwise_or, bitwise_xor
 from ..buffer import Buffer, BufferLoad
-from ..functor import post_order_visit, substitute
+from ..dependence import loads_in
+from ..functor import substitute
 from ..reduction import max as max_reducer
 from ..reduction import min as min_reducer
 from ..stmt import Block, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -69,22 +70,15 @@ def stored_values(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr
     for part in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
         if not isinstance(part, BufferStore) or part.predicate is not None or part.buffer in result:
             raise NoCombination(f"{where} is more than one store into each result")
-        if any(load.buffer in result for load in loads_of(part.value)):
+        if any(load.buffer in result for load in loads_in(part.value)):
             raise NoCombination(f"{where} reads a result that it has just stored")
         result[part.buffer] = (part.indices, substitute(part.value, lets))
     return result
 
 
-def loads_of(expr: PrimExpr) -> list[BufferLoad]:
-    """The loads in an expression."""
-    loads: list[BufferLoad] = []
-    post_order_visit(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
-    return loads
-
-
 def reads_any(expr: PrimExpr, buffers: Iterable[Buffer]) -> bool:
     """True if an expression reads one of some buffers."""
-    return any(load.buffer in set(buffers) for load in loads_of(expr))
+    return any(load.buffer in set(buffers) for load in loads_in(expr))
 
 
 def operation_of(value: PrimExpr, result: PrimExpr, buffers: Iterable[Buffer]) -> str | None:
@@ -150,6 +144,6 @@ def is_order_free_update(block: Block) -> bool:
 
 
 __all__ = [
-    "KINDS", "Kind", "NoCombination", "Values", "is_order_free_update", "loads_of", "operation_of", "reads_any",
+    "KINDS", "Kind", "NoCombination", "Values", "is_order_free_update", "operation_of", "reads_any",
     "stored_values", "unconditional",
 ]  # fmt: skip

@@ -29,13 +29,13 @@ from ...prim import (
     const,
     is_const,
     match_dtypes,
-    post_order,
     same,
     simplify,
 )
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
+from ..dependence import loads_in
 from ..functor import StmtExprVisitor
 from ..regions import Interval, bounds_of, whole_range
 from ..stmt import (
@@ -230,9 +230,7 @@ class _Compaction(FactsMutator):
         return super().visit_under(condition, expr) if self._reads_allocations(expr) else expr
 
     def _reads_allocations(self, expr: PrimExpr) -> bool:
-        loads: list[BufferLoad] = []
-        post_order(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
-        return any(load.buffer in self.boxes for load in loads)
+        return any(load.buffer in self.boxes for load in loads_in(expr))
 
     # ------------------------------------------------------------------ storage
 

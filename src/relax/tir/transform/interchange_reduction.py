@@ -20,10 +20,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...ir import structural_equal
-from ...prim import Call, IntImm, PrimExpr, Var, simplify
-from ...prim.intrin import is_pure
-from ..buffer import BufferLoad
-from ..functor import StmtExprMutator, post_order_visit, substitute
+from ...prim import IntImm, PrimExpr, Var, simplify
+from ..dependence import loads_in, reads_no_other
+from ..functor import StmtExprMutator, substitute
 from ..statements import seq_of
 from ..stmt import BufferStore, For, ForKind, IfThenElse, PrimFunc, SeqStmt, Stmt
 from ..usage import free_vars
@@ -51,11 +50,11 @@ def interchange_reduction(func: PrimFunc) -> PrimFunc:
 
 class _Interchange(StmtExprMutator):
     def visit_For(self, node: For) -> Stmt:
-        made = self.visit_children(node)
-        nest = _nest(made)
-        if nest is None or not _is_safe(made.loop_var, nest) or not _pays(made.loop_var, nest):
-            return made
-        return _interchanged(made, nest)
+        loop = self.visit_children(node)
+        nest = _nest(loop)
+        if nest is None or not _is_safe(loop.loop_var, nest) or not _pays(loop.loop_var, nest):
+            return loop
+        return _interchanged(loop, nest)
 
 
 def _nest(loop: For) -> _Nest | None:
@@ -91,27 +90,22 @@ def _is_safe(j: Var, nest: _Nest) -> bool:
     if not place or _stride(place, j) != 1:
         return False
     bounds = [bound for loop in nest.loops for bound in (loop.min, loop.extent)]
-    if any(j in free_vars(bound) or _loads(bound) for bound in bounds):
+    if any(j in free_vars(bound) or loads_in(bound) for bound in bounds):
         return False
     if any(loop.loop_var in free_vars(index) for loop in nest.loops for index in place):
         return False
     for start in nest.starts:
         same_place = start.buffer is target and structural_equal(start.indices, place)
-        if not same_place or any(load.buffer.data is target.data for load in _loads(start.value)):
+        if not same_place or any(load.buffer.data is target.data for load in loads_in(start.value)):
             return False
-    for expr in _inner(nest):
-        if _has_effect(expr):
-            return False
-        for load in _loads(expr):
-            own = load.buffer is target and structural_equal(load.indices, place)
-            if load.buffer.data is target.data and not own:
-                return False
-    return True
+    return all(reads_no_other(expr, target, place) for expr in _inner(nest))
 
 
 def _pays(j: Var, nest: _Nest) -> bool:
     """True if `j` runs along memory everywhere, and the innermost reduction does not, or is short."""
-    others = [load for expr in _inner(nest) for load in _loads(expr) if load.buffer is not nest.update.buffer]
+    others = [
+        load for expr in _inner(nest) for load in loads_in(expr) if load.buffer is not nest.update.buffer
+    ]
     if not others or any(_stride(load.indices, j) not in (0, 1) for load in others):
         return False
     k = nest.loops[-1]
@@ -123,18 +117,6 @@ def _inner(nest: _Nest) -> tuple[PrimExpr, ...]:
     """The expressions evaluated in the innermost loop."""
     value = nest.update.value
     return (value,) if nest.condition is None else (nest.condition, value)
-
-
-def _has_effect(expr: PrimExpr) -> bool:
-    calls: list[Call] = []
-    post_order_visit(expr, lambda part: calls.append(part) if isinstance(part, Call) else None)
-    return not all(map(is_pure, calls))
-
-
-def _loads(expr: PrimExpr) -> list[BufferLoad]:
-    found: list[BufferLoad] = []
-    post_order_visit(expr, lambda part: found.append(part) if isinstance(part, BufferLoad) else None)
-    return found
 
 
 def _stride(indices: tuple[PrimExpr, ...], var: Var) -> int | None:

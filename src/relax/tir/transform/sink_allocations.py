@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from ...ir import IRModule
 from ..buffer import Buffer
+from ..dependence import BlockScope, accesses, scope_of
 from ..functor import post_order_visit
 from ..schedule.cover import covers, shared_loops, sums_up_over
 from ..schedule.rv import BlockRV
-from ..schedule.scope import BlockScope, accesses, scope_of
 from ..schedule.state import ScheduleState
 from ..stmt import AllocBuffer, Block, BlockRealize, For, ForKind, PrimFunc
 from .each_prim_func import each_prim_func

@@ -112,7 +112,7 @@ def _as_index_map(function: Callable[..., Any], count: int, ndim: int) -> IndexM
 
     def ends(*variables: Var) -> list[PrimExpr]:
         items = _items(function(*variables))
-        if len(items) == 2 * ndim:
+        if len(items) == 2 * ndim and not any(isinstance(item, (tuple, list, Range)) for item in items):
             items = list(zip(items[::2], items[1::2], strict=True))
         return [end for item in map(_range, items) for end in (item.min, item.min + item.extent)]
 
@@ -132,8 +132,12 @@ def _range(item: Any) -> Range:
     if isinstance(item, Range):
         return item
     if isinstance(item, (tuple, list)):
-        begin, end = cast("Sequence[Any]", item)
-        return Range(begin, end)
+        ends = list(cast("Sequence[Any]", item))
+        if len(ends) != 2:
+            raise ScheduleError(
+                ARGUMENT, f"gen_new_ranges gives {len(ends)} values for a range, which has a begin and an end"
+            )
+        return Range(*ends)
     index = convert(item)
     return Range.from_min_extent(index, convert(1).astype(index.dtype))
 

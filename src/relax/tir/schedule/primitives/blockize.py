@@ -42,6 +42,7 @@ from ....prim import (
 from ....prim.functor import map_expressions
 from ....prim.iter_divide import divide_subspace
 from ...buffer import IterVar, Range
+from ...dependence import accesses
 from ...functor import post_order_visit, substitute
 from ...regions import bounds_of, complete_block
 from ...renew import renew_bound_vars
@@ -53,7 +54,6 @@ from ..error import ARGUMENT, BINDING, ORDER, STRUCTURE, ScheduleError
 from ..reductions import bound_loops, require_single_start, start_predicate
 from ..regions import loop_domain
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses
 from ..state import ScheduleState
 from ..tensor_match import shown
 

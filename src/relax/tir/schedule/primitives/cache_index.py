@@ -36,6 +36,7 @@ from ....prim import (
     substitute,
 )
 from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from ...dependence import scope_of
 from ...functor import StmtExprMutator, StmtExprVisitor
 from ...regions import block_access_region
 from ...stmt import BlockRealize, BufferStore, Stmt
@@ -43,7 +44,6 @@ from ..base import ScheduleBase, primitive
 from ..buffers import require_scope_name
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
-from ..scope import scope_of
 from ..sites import element_nest, paths, site_before, whole
 from ..state import Placed
 from .cache_read_write import put_beside

@@ -22,13 +22,13 @@ a parallel loop around the copies that would no longer be one.
 from __future__ import annotations
 
 from ...buffer import Buffer
+from ...dependence import scope_of
 from ..base import ScheduleBase, primitive
 from ..buffers import buffer_argument, require_accesses_only, require_scope_name, stored_outside_blocks
 from ..coverage import require_copied_after_init
 from ..error import BUFFER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
-from ..scope import scope_of
 from ..sites import copy_nest, index_dtypes, paths, portion_of, site_behind
 from .cache_read_write import cached_in, put_beside, require_apart, using
 

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...buffer import Buffer, decl_buffer
+from ...dependence import BlockScope, accesses, scope_of
 from ...functor import substitute
 from ...regions import complete_block
 from ...statements import seq_of
@@ -46,7 +47,6 @@ from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
-from ..scope import BlockScope, accesses, scope_of
 from ..sites import (
     Site,
     copy_nest,

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 
 from ....prim import Analyzer
 from ...buffer import Buffer
+from ...dependence import accesses
 from ...statements import NOTHING, seq_of
 from ...stmt import BlockRealize
 from ..base import ScheduleBase, primitive
@@ -60,7 +61,6 @@ from ..place import (
 )
 from ..regions import Box, read_regions
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses
 from ..state import ScheduleState
 
 

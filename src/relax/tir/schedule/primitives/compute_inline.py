@@ -21,6 +21,7 @@ a buffer of which a pointer is used.
 from __future__ import annotations
 
 from ....prim import PrimExpr, Var
+from ...dependence import accesses
 from ...functor import substitute
 from ...renew import renew_bound_vars
 from ...stmt import BlockRealize, BufferStore
@@ -41,7 +42,6 @@ from ..order import (
     writers_before,
 )
 from ..rv import BlockRV
-from ..scope import accesses
 from ..state import ScheduleState
 
 

@@ -35,6 +35,7 @@ from ....prim import (
 from ....prim.expr import GE, GT, LE, LT, CompareExpr
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ...dependence import accesses
 from ...functor import substitute
 from ...regions import complete_block
 from ...renew import renew_bound_vars
@@ -48,7 +49,6 @@ from ..inline import single_store
 from ..order import require_only_loops_around, scope_at
 from ..regions import in_own_slab, relaxed_box
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses
 from ..state import ScheduleState
 
 

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 from ....prim import Var, free_vars
 from ...buffer import Buffer
+from ...dependence import accesses, scope_of
 from ...functor import substitute
 from ...regions import complete_block
 from ...statements import seq_of
@@ -43,7 +44,6 @@ from ..reductions import (
 )
 from ..regions import in_own_slab, relaxed_box, written_regions
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses, scope_of
 from ..state import ScheduleState
 
 

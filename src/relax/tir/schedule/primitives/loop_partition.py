@@ -29,14 +29,13 @@ from ...buffer import IterVar
 from ...functor import substitute
 from ...regions import complete_block
 from ...renew import renew_bound_vars
-from ...statements import TRUE, seq_of
+from ...statements import TRUE, map_parts, seq_of
 from ...stmt import Block, BlockRealize, For, ForKind, Stmt
 from ...usage import free_vars as variables_used
 from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, bound_loops, loop_range, require_started
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
-from ..state import map_parts
 from .split import require_in_scope, require_plain
 
 

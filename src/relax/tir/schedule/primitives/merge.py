@@ -20,8 +20,9 @@ import itertools
 from collections.abc import Sequence
 
 from ....prim import PrimExpr, Var
+from ...dependence import accesses, scope_of
 from ...functor import substitute
-from ...statements import seq_of
+from ...statements import map_parts, seq_of
 from ...stmt import BlockRealize, For, SeqStmt, Stmt
 from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, require_only_blocks
@@ -29,8 +30,7 @@ from ..error import ARGUMENT, KIND, ORDER, STRUCTURE, ScheduleError
 from ..interchange import Nest, separates
 from ..regions import read_regions, written_regions
 from ..rv import LoopRV
-from ..scope import accesses, scope_of
-from ..state import Placed, map_parts
+from ..state import Placed
 from .split import require_plain
 
 

@@ -24,8 +24,8 @@ extents stay is used as it is.
 
 Refused: a block that is no reduction block, or whose store is no sum of a product of elements; elements whose indices
 are not distinct variables of the block; loops that are not bound to the variables one by one, or have something else in
-them; numbers below 1; a sum over a variable that gets longer and does not index all factors: zero times infinity is no
-zero.
+them; numbers below 1; a buffer that is two factors and would be padded in two ways; a sum over a variable that gets
+longer and does not index all factors: zero times infinity is no zero.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def pad_einsum(sch: ScheduleBase, block: BlockRV, padding: Sequence[int]) -> Non
     extents = _padded_extents(realize, padding)
     store, factors = _product(realize)
     _require_zeros(realize, factors, extents)
+    _require_one_padding(realize, factors, extents)
     pads = {
         access.buffer: _Pad.of(access, extents, realize, state, block.function)
         for access in (*factors, store)
@@ -208,6 +209,29 @@ def _require_zeros(realize: BlockRealize, factors: list[BufferLoad], extents: di
                 "times what is not finite is no zero",
                 realize,
             )
+
+
+def _require_one_padding(
+    realize: BlockRealize, factors: list[BufferLoad], extents: dict[Var, PrimExpr]
+) -> None:
+    """Raise unless a buffer that is several factors is padded in the same way for all of them."""
+    domains = {v.var: v.dom.extent for v in realize.block.iter_vars if v.dom is not None}
+    first: dict[Buffer, BufferLoad] = {}
+    for factor in factors:
+        other = first.setdefault(factor.buffer, factor)
+        for a, b in zip(other.indices, factor.indices, strict=True):
+            assert isinstance(a, Var)
+            assert isinstance(b, Var)
+            if a is not b and not all(
+                prove(table[a].equal(table[b])) is True for table in (domains, extents)
+            ):
+                raise ScheduleError(
+                    BINDING,
+                    f"buffer {factor.buffer.name} is two factors of the product, and {a.name} and {b.name}, which "
+                    "index the same dimension, get different extents",
+                    realize,
+                    hint="cache_read one of the two first, or pad both variables to the same extent",
+                )
 
 
 # ------------------------------------------------------------------------------------------ what is made

@@ -8,12 +8,12 @@ from __future__ import annotations
 import difflib
 
 from ....ir import GlobalVar
+from ...dependence import accesses, scope_of
+from ...statements import parts_of
 from ...stmt import BlockRealize, PrimFunc, Stmt
 from ..base import ScheduleBase, primitive, query
 from ..error import ARGUMENT, EXPIRED, ScheduleError
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses, scope_of
-from ..state import parts_of
 
 
 @query

@@ -24,6 +24,7 @@ from typing import Final
 
 from ....prim import PrimExpr, Var, const, free_vars, is_const, substitute
 from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
+from ...dependence import scope_of
 from ...statements import conjunction
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt
 from ..base import ScheduleBase, primitive
@@ -33,7 +34,6 @@ from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV, LoopRV
-from ..scope import scope_of
 from ..sites import Path, Portion, Site, index_dtypes, paths, portion_of
 from ..state import ScheduleState
 from .cache_read_write import blocks_in, cached_in, put_beside, require_apart, using

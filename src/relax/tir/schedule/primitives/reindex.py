@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ....ir import Node, structural_equal
 from ....prim import PrimExpr, Var, const, free_vars, intrin, is_const, substitute
 from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from ...dependence import scope_of
 from ...functor import post_order_visit
 from ...index_map import IndexMap
 from ...stmt import BlockRealize, BufferStore, Stmt
@@ -43,7 +44,6 @@ from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..relayout import Relayout, mapped_shape, moved_indices
 from ..rv import BlockRV
-from ..scope import scope_of
 from ..sites import Site, element_nest, paths, site_before, site_behind, whole
 from ..state import Placed, ScheduleState
 from .cache_read_write import blocks_in, put_copy, require_apart

@@ -22,6 +22,7 @@ or that is read in front of its place; a loop around whose iterations would then
 from __future__ import annotations
 
 from ....prim import Analyzer
+from ...dependence import accesses
 from ...statements import NOTHING, seq_of
 from ...stmt import BlockRealize, For
 from ..base import ScheduleBase, primitive
@@ -53,7 +54,6 @@ from ..place import (
 )
 from ..regions import written_regions
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses
 from ..state import ScheduleState
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from ....ir import structural_equal
 from ....prim import Analyzer, PrimExpr, Var
 from ...buffer import BufferLoad
+from ...dependence import accesses
 from ...functor import pre_order_visit, substitute
 from ...regions import complete_block
 from ...renew import renew_bound_vars
@@ -54,7 +55,6 @@ from ..order import (
     writers_before,
 )
 from ..rv import BlockRV
-from ..scope import accesses
 from ..state import ScheduleState
 
 

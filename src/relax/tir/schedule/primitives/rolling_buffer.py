@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from ....prim import CompareExpr, IntImm, Or, PrimExpr, Var, const, free_vars, is_const, simplify
 from ....prim.intrin import floormod
 from ...buffer import Buffer, BufferLoad
+from ...dependence import scope_of
 from ...functor import StmtExprMutator, substitute
 from ...regions import complete_block
 from ...statements import conjunction, conjuncts
@@ -45,7 +46,6 @@ from ..order import (
     scope_at,
 )
 from ..rv import BlockRV
-from ..scope import scope_of
 from ..state import ScheduleState
 
 

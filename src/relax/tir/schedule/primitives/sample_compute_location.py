@@ -12,11 +12,11 @@ Refused: a decision that is not among the choices.
 
 from __future__ import annotations
 
+from ...dependence import scope_of
 from ...stmt import For
 from ..base import PRIMITIVES, ScheduleBase, query
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV, LoopRV
-from ..scope import scope_of
 
 ROOT, INLINE = -1, -2
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...buffer import Buffer
+from ...dependence import touches
 from ...functor import StmtExprMutator
 from ...stmt import Block
 from ..base import ScheduleBase, primitive
 from ..buffers import allocating_block, either_buffer, is_parameter, require_accesses_only
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
-from ..scope import touches
 
 
 @primitive

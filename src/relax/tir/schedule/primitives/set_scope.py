@@ -20,9 +20,11 @@ from collections.abc import Mapping
 from ....ir import DataType
 from ....prim import PrimExpr
 from ...buffer import Buffer, BufferLoad, decl_buffer
+from ...dependence import touches
 from ...functor import StmtExprMutator
 from ...stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
 from ..base import ScheduleBase, primitive
+from ..block_kinds import nodes_of
 from ..buffers import (
     allocating_block,
     buffer_argument,
@@ -32,7 +34,6 @@ from ..buffers import (
 )
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
-from ..scope import nodes_of, touches
 
 
 @primitive

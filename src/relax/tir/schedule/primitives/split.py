@@ -22,13 +22,12 @@ from typing import Any
 from ....prim import Analyzer, IntImm, PrimExpr, Var, const, free_vars, is_const, prove, simplify
 from ....prim.intrin import ceildiv, floormod
 from ...functor import substitute
-from ...statements import conjunction, conjuncts
+from ...statements import conjunction, conjuncts, map_parts
 from ...stmt import BlockRealize, BufferStore, Evaluate, For, Precondition, Stmt, While
 from ..base import ScheduleBase, primitive, sizes_of
 from ..conditions import analyzer_at
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
-from ..state import map_parts
 
 
 @primitive

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from ....prim import LE, LT, Analyzer, IntImm, Or, PrimExpr, Var, const, free_vars, intrin, is_const, simplify
 from ...buffer import BufferLoad, BufferRegion, IterVar, Range
+from ...dependence import accesses
 from ...functor import StmtExprMutator, substitute
 from ...index_map import IndexMap
 from ...regions import complete_block
@@ -34,7 +35,6 @@ from ..conditions import analyzer_at, require_complete_or_reduction
 from ..error import ARGUMENT, BINDING, STRUCTURE, ScheduleError
 from ..relayout import mapped_shape
 from ..rv import BlockRV
-from ..scope import accesses
 from ..state import ScheduleState
 from .split import require_plain
 from .transform_layout import Mapping, index_map_argument

@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from ....prim import PrimExpr, Var, convert, is_const, post_order, substitute
-from ...buffer import Buffer, BufferLoad, BufferRegion
+from ....prim import PrimExpr, Var, convert, is_const, substitute
+from ...buffer import Buffer, BufferRegion
+from ...dependence import loads_in, scope_of
 from ...index_map import IndexMap
 from ...statements import seq_of
 from ...stmt import BufferStore, PrimFunc
@@ -35,7 +36,6 @@ from ..error import ARGUMENT, BUFFER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..relayout import Relayout, mapped_shape, moved_indices
 from ..rv import BlockRV
-from ..scope import scope_of
 from ..sites import edited, element_nest, index_dtypes, paths, site_behind, whole
 from ..state import ScheduleState
 
@@ -176,9 +176,7 @@ class Padding:
             }
             value = substitute(mapping.final_indices[0], table)
         expr = convert(value)
-        loads: list[PrimExpr] = []
-        post_order(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
-        if loads:
+        if loads_in(expr):
             raise ScheduleError(ARGUMENT, "pad_value must not read a buffer")
         return expr.astype(self.dtype)
 
