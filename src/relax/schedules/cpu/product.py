@@ -119,7 +119,10 @@ def packed_tiled(operands: Matrices, target: Target) -> Stmt:
 
     def body(done: Buffer) -> Stmt:
         """The panels that are done, and the others; all others if that form is not for so many rows."""
-        fast, worth = Sevens(operands, target, count).product(done), simplify(is_worth_it(operands.rows, writer.tile))
+        fast, worth = (
+            Sevens(operands, target, count).product(done),
+            simplify(is_worth_it(operands.rows, writer.tile)),
+        )
         first = BufferLoad(done, (int64(0),))
         return block([
             BufferStore(done, int64(0), (int64(0),)),

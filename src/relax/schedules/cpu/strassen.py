@@ -1,7 +1,7 @@
 """Products of float32 with packed weights by seven products of halves in the place of eight: one level of Strassen.
 
-    for i, j, k in T.grid(M, N, K):          for slab in range(…):                        504 rows at a time
-        with T.block("C"):                       for r in T.parallel(252):                seven sums of A's quarters
+    for i, j, k in T.grid(M, N, K):          for slab in range(…):                        516 rows at a time
+        with T.block("C"):                       for r in T.parallel(258):                seven sums of A's quarters
             with T.init():                           lefts[0:7, r, :] = A11, A12, A12 - S2, A22, S1, S2, S3
                 C[i, j] = 0                      for task in T.parallel(chunks * pairs):  a part of 96 rows, two panels
             C[i, j] += A[i, k] * B[k, j]             sums[0:7, 0:96, 0:64] = 0
@@ -91,7 +91,7 @@ LEAST_ROWS: Final = 96
 LEAST_DEPTH: Final = 256
 LEAST_PAIRS: Final = 2
 """The pairs of panels from which on sums of A, which all pairs share, cost little."""
-SLAB: Final = 42
+SLAB: Final = 43
 """The most tiles of half a slab: sums of A are in memory for one slab at a time."""
 LEAST_TILES: Final = 8
 """The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
@@ -167,7 +167,8 @@ class Sevens:
     """Writes the loops of one product whose first panels are computed in this form."""
 
     def __init__(self, operands: Matrices, target: Target, count: int) -> None:
-        assert isinstance(operands.depth, IntImm) and operands.packed is not None
+        assert isinstance(operands.depth, IntImm)
+        assert operands.packed is not None
         self.operands, self.tile, self.count = operands, tile_for(target, 32), count
         self.packed, self.dtype, self.cores = operands.packed, "float32", target.num_cores
         self.vector = f"float32x{self.tile.lanes}"
@@ -215,8 +216,11 @@ class Sevens:
             slab = _Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts)
             return IfThenElse(count > 0, block([self._lefts(slab), self._tasks(slab, flags, finite)]))
 
-        return named("first", simplify(number * size), lambda first: named(
-            "rows", simplify(minimum(size, maximum(rows - first, int64(0)))), lambda count: of_rows(first, count)))  # fmt: skip
+        def behind(first: PrimExpr) -> Stmt:
+            count = minimum(size, maximum(rows - first, int64(0)))
+            return named("rows", simplify(count), lambda count: of_rows(first, count))
+
+        return named("first", simplify(number * size), behind)
 
     # ------------------------------------------------------------------ sums of A
 
@@ -228,7 +232,9 @@ class Sevens:
         def row(r: Var) -> Stmt:
             upper = minimum(slab.first + minimum(r, slab.upper - 1), last)
             lower = minimum(slab.first + slab.upper + r, slab.first + slab.rows - 1)
-            return let("upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d)))
+            return let(
+                "upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d))
+            )
 
         def quarters(r: Var, upper: Var, lower: Var) -> Stmt:
             views = [
@@ -248,9 +254,7 @@ class Sevens:
         """The first and the number of each half of the depth."""
         return (0, self.half), (self.half, self.depth - self.half)
 
-    def _seven_lefts(
-        self, lefts: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr
-    ) -> Stmt:
+    def _seven_lefts(self, lefts: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr) -> Stmt:
         lanes = self.tile.lanes
         place = simplify(ko * self.block + c)
 
@@ -258,7 +262,10 @@ class Sevens:
             return None if self.is_full else LT(ramp(place, lanes), spread(int64(size), lanes))
 
         sizes = [size for _, size in self._halves()] * 2
-        loads = [vector_load(view, (int64(0), place), lanes, mask(size)) for view, size in zip(views, sizes, strict=True)]
+        loads = [
+            vector_load(view, (int64(0), place), lanes, mask(size))
+            for view, size in zip(views, sizes, strict=True)
+        ]
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
         values = (a11, a12, Sub(a12, s2), a22, s1, s2, Sub(a11, a21))
@@ -393,7 +400,11 @@ class Sevens:
 
     def _packed_view(self, shape: tuple[int, int], offset: PrimExpr) -> Buffer:
         return decl_buffer(
-            [int64(size) for size in shape], self.dtype, "panel", data=self.packed.buffer.data, elem_offset=offset
+            [int64(size) for size in shape],
+            self.dtype,
+            "panel",
+            data=self.packed.buffer.data,
+            elem_offset=offset,
         )
 
     def _tile(self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, first: PrimExpr, io: Var) -> Stmt:
