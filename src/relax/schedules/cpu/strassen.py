@@ -1,15 +1,17 @@
 """Products of float32 with packed weights by seven products of halves in the place of eight: one level of Strassen.
 
-    for i, j, k in T.grid(M, N, K):          for slab in range(…):                        516 rows at a time
-        with T.block("C"):                       for r in T.parallel(258):                seven sums of A's quarters
-            with T.init():                           lefts[0:7, r, :] = A11, A12, A12 - S2, A22, S1, S2, S3
-                C[i, j] = 0                      for task in T.parallel(chunks * pairs):  a part of 96 rows, two panels
-            C[i, j] += A[i, k] * B[k, j]             sums[0:7, 0:96, 0:64] = 0
-                                                     for ko in range(K / 2 / 64):
-                                                         rights[0:7, 0:64, 0:64] = B11, B21, B22, T2 - B21, T1, T2, T3
-                                                         for i in range(7):
-                                                             sums[i, …] += lefts[i, …] * rights[i, …]   register tiles
-                                                     D[…] = f(the four quarters, from sums)
+    for i, j, k in T.grid(M, N, K):     for slab in range(…):                           516 rows at a time
+        with T.block("C"):                  for r in T.parallel(258):                   the quarters of A and their sums
+            with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, A22, S1, S2, S3
+                C[i, j] = 0                 for task in T.parallel(parts * pairs):      114 rows of a half, two panels
+            C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 384)):
+                                                    rights[0:4, 0:384, 0:64] = T2 - B21, T1, T2, T3
+    for i, j in T.grid(M, N):                       for i in range(3):                  in register tiles
+        with T.block("D"):                              sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
+            D[i, j] = f(C[i, j])                    for i in range(4):
+                                                        sums[3 + i, …] += lefts[ko, 3 + i, …] * rights[i, …]
+                                                sums[0:4, …] = C11, C12, C21, C22
+                                                D[…] = f(sums[0:4, …])
 
 The quarters are those of the rows of a slab, of two neighbouring panels of columns, and of the depth. The form is
 S. Winograd's, with
@@ -17,21 +19,22 @@ S. Winograd's, with
     S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21        T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12
 
 and seven products P, from which U = P1 + P6, C11 = P1 + P2, C12 = U + P5 + P3, C21 = U + P7 - P4, C22 = U + P7 + P5.
-Sums of A are made once for a slab; sums of B for each block of a panel, from the panels that other products read
-too, so that weights take no more memory and few rows read no more of it. The sums of a part, of which there are seven,
-stay in the second-level cache; what a product of blocks reads again and again, in the first.
+Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
+weights take no more memory and few rows read no more of it. A part has seven sums, which stay in the second-level
+cache with a block of the panels. Tiles ask for what the next tile reads of A, and for the next block of the panels.
 
 Rows and depths that do not fill tiles are filled up where the sums of A are made: rows with the last row, depths with
 zeros. Columns behind the last pair of panels are left to the plain product.
 
 The error of an element is at most `ERROR` · (K + 18) · 2⁻²⁴ times K · max |A| · max |B|, where a plain sum's is at most
-K · 2⁻²⁴ times the sum of the magnitudes of its own products: small elements among large ones lose digits. An infinity or
-NaN would spread to elements that have none; so does what overflows in a sum of quarters. Where any result is not
-finite, the plain product computes all of them again.
+K · 2⁻²⁴ times the sum of the magnitudes of its own products: small elements among large ones lose digits. (Each result
+adds at most 18 times the product of the greatest elements for each k of a half, after K / 2 + 9 roundings.) An infinity
+or NaN, or what overflows in a sum of quarters, would spread to elements that have none: where any result is not finite,
+the plain product computes all of them again.
 
-Refused: other dtypes, rows that are few or fill their tiles badly, shallow or narrow products, several matrices, results
-that are stored where operands of the statement behind the product are, and everything where ``relax.fast_algorithms`` is
-False.
+Refused: other dtypes, rows that are few or fill their tiles badly, shallow or narrow products, several matrices,
+results that are stored where operands of the statement behind the product are, and everything where
+``relax.fast_algorithms`` is False.
 
 V. Strassen, *Gaussian elimination is not optimal*, 1969; N. Higham, *Accuracy and Stability of Numerical Algorithms*,
 chapter 23. To form the sums while packing is the idea of J. Huang et al., *Strassen's algorithm reloaded*, 2016.
@@ -82,13 +85,14 @@ from .tiling import TASKS_PER_CORE, Tile, panels, tile_for
 from .winograd import FAST_ALGORITHMS
 
 ERROR: Final = 4.5
-"""See above."""
+"""The factor of the bound of errors (see above)."""
 PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
 LEAST_ROWS: Final = 96
 """The rows from which on sums cost less than the eighth product."""
 LEAST_DEPTH: Final = 256
+"""The depth from which on making results of seven sums costs little."""
 LEAST_PAIRS: Final = 2
 """The pairs of panels from which on sums of A, which all pairs share, cost little."""
 SLAB: Final = 43
@@ -331,10 +335,14 @@ class Sevens:
     def _each_vector(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
 
+    def _vectors(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        """The same as a loop that is not unrolled: less to compile."""
+        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes))
+
     def _cleared(self, part: _Part) -> Stmt:
         zero = spread(const(0, self.dtype), self.tile.lanes)
         rows = simplify(part.tiles * self.tile.rows)
-        return loop("i", PRODUCTS, lambda i: loop("r", rows, lambda r: self._each_vector(
+        return loop("i", PRODUCTS, lambda i: loop("r", rows, lambda r: self._vectors(
             lambda c: vector_store(part.sums, (i, r, c), zero))))  # fmt: skip
 
     # ------------------------------------------------------------------ products
@@ -393,7 +401,7 @@ class Sevens:
                 result = LetStmt(var, load, result)
             return result
 
-        result = loop("k", self.block, lambda k: self._each_vector(lambda c: sums(k, c)))
+        result = loop("k", self.block, lambda k: self._vectors(lambda c: sums(k, c)))
         for view in reversed(views):
             result = DeclBuffer(view, result)
         return result
@@ -497,7 +505,7 @@ class Sevens:
         rows = simplify(part.tiles * self.tile.rows)
         return block([
             vector_store(flags, (task, int64(0)), zero),
-            loop("r", rows, lambda r: self._each_vector(lambda c: combined(r, c))),
+            loop("r", rows, lambda r: self._vectors(lambda c: combined(r, c))),
         ])  # fmt: skip
 
     def _results(self, part: _Part) -> Stmt:
@@ -530,7 +538,7 @@ class Sevens:
                 r, c + x, BufferLoad(sums, (q, r, c + x))), ForKind.VECTORIZED)  # fmt: skip
 
         if result.is_sum:
-            each = loop("r", count, lambda r: self._each_vector(lambda c: plain(r, c)))
+            each = loop("r", count, lambda r: self._vectors(lambda c: plain(r, c)))
         else:
             each = loop("r", count, lambda r: loop("v", self.tile.vectors, lambda v: made(r, v * lanes)))
         return result.declared(each)
