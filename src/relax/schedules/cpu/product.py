@@ -73,6 +73,7 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Matrices, Results, Values, rewritten_products, tile_view
 from .packed_panels import packed_products
+from .strassen import Sevens, is_worth_it, panels_by_sevens
 from .tiling import (
     FEW_ROWS,
     LOW,
@@ -107,7 +108,29 @@ class Product(ScheduleRule):
         return rewritten_products(func, lambda operands: tiled(operands, target))
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        return packed_products(func, target, constants, lambda operands: tiled(operands, target))
+        return packed_products(func, target, constants, lambda operands: packed_tiled(operands, target))
+
+
+def packed_tiled(operands: Matrices, target: Target) -> Stmt:
+    """A product of packed panels: with many rows in the form of `strassen`, as far as that has panels for it."""
+    writer, count = _Writer(operands, target), panels_by_sevens(operands, target)
+    if not count:
+        return writer.tasks()
+
+    def body(done: Buffer) -> Stmt:
+        """The panels that are done, and the others; all others if that form is not for so many rows."""
+        fast, worth = (
+            Sevens(operands, target, count).product(done),
+            simplify(is_worth_it(operands.rows, writer.tile)),
+        )
+        first = BufferLoad(done, (int64(0),))
+        return block([
+            BufferStore(done, int64(0), (int64(0),)),
+            fast if is_const(worth) else IfThenElse(worth, fast),
+            named("first", first, writer.loops),
+        ])  # fmt: skip
+
+    return operands.declared(scratch("done", (1,), "int64", body))
 
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
@@ -210,11 +233,16 @@ class _Writer:
     # ------------------------------------------------------------------ tasks
 
     def tasks(self) -> Stmt:
-        """The parallel loop over the batch, groups of rows, and panels of columns."""
+        """All tasks, with the views and sizes around them that they use."""
+        return self.operands.declared(self.loops(int64(0)))
+
+    def loops(self, done: PrimExpr) -> Stmt:
+        """The parallel loop over the batch, groups of rows, and panels of columns behind those that are done."""
         batch = [size_of(v) for v in self.operands.batch]
         names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
+            count = simplify(count - done)
             others = _product([*batch, count])
             least = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
             number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
@@ -222,11 +250,12 @@ class _Writer:
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
             def task(var: Var) -> Stmt:
-                return digits(var, names, sizes, lambda parts: self._task(segments, parts, sizes[-2]))
+                return digits(var, names, sizes, lambda parts: self._task(
+                    segments, [*parts[:-1], simplify(parts[-1] + done)], sizes[-2]))  # fmt: skip
 
             return loop("task", _product(sizes), task, ForKind.PARALLEL)
 
-        return self.operands.declared(with_panels(self.columns, self.tile, counted))
+        return with_panels(self.columns, self.tile, counted)
 
     def _most_blocks(self, least: int) -> PrimExpr:
         """The blocks of rows that stay in the second-level cache, beside a panel, while all panels go over them."""

@@ -1,0 +1,552 @@
+"""Products of float32 with packed weights by seven products of halves in the place of eight: one level of Strassen.
+
+    for i, j, k in T.grid(M, N, K):     for slab in range(…):                           516 rows at a time
+        with T.block("C"):                  for r in T.parallel(258):                   the quarters of A and their sums
+            with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, A22, S1, S2, S3
+                C[i, j] = 0                 for task in T.parallel(parts * pairs):      114 rows of a half, two panels
+            C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 384)):
+                                                    rights[0:4, 0:384, 0:64] = T2 - B21, T1, T2, T3
+    for i, j in T.grid(M, N):                       for i in range(3):                  in register tiles
+        with T.block("D"):                              sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
+            D[i, j] = f(C[i, j])                    for i in range(4):
+                                                        sums[3 + i, …] += lefts[ko, 3 + i, …] * rights[i, …]
+                                                sums[0:4, …] = C11, C12, C21, C22
+                                                D[…] = f(sums[0:4, …])
+
+The quarters are those of the rows of a slab, of two neighbouring panels of columns, and of the depth. The form is
+S. Winograd's, with
+
+    S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21        T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12
+
+and seven products P, from which U = P1 + P6, C11 = P1 + P2, C12 = U + P5 + P3, C21 = U + P7 - P4, C22 = U + P7 + P5.
+Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
+weights take no more memory and few rows read no more of it. A part has seven sums, which stay in the second-level
+cache with a block of the panels. Tiles ask for what the next tile reads of A, and for the next block of the panels.
+
+Rows and depths that do not fill tiles are filled up where the sums of A are made: rows with the last row, depths with
+zeros. Columns behind the last pair of panels are left to the plain product.
+
+The error of an element is at most `ERROR` · (K + 18) · 2⁻²⁴ times K · max |A| · max |B|, where a plain sum's is at most
+K · 2⁻²⁴ times the sum of the magnitudes of its own products: small elements among large ones lose digits. (Each result
+adds at most 18 times the product of the greatest elements for each k of a half, after K / 2 + 9 roundings.) An infinity
+or NaN, or what overflows in a sum of quarters, would spread to elements that have none: where any result is not finite,
+the plain product computes all of them again.
+
+Refused: other dtypes, rows that are few or fill their tiles badly, shallow or narrow products, several matrices,
+results that are stored where operands of the statement behind the product are, and everything where
+``relax.fast_algorithms`` is False.
+
+V. Strassen, *Gaussian elimination is not optimal*, 1969; N. Higham, *Accuracy and Stability of Numerical Algorithms*,
+chapter 23. To form the sums while packing is the idea of J. Huang et al., *Strassen's algorithm reloaded*, 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...ir.transform import PassContext
+from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
+from ...prim.instructions import prefetch
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+)
+from ...tir.buffer import decl_buffer
+from ...tir.nests import loads_in
+from ..build import (
+    alloc,
+    block,
+    digits,
+    int64,
+    let,
+    loop,
+    named,
+    ramp,
+    scratch,
+    spread,
+    vector_load,
+    vector_store,
+)
+from .operands import Matrices, Results, tile_view
+from .tiling import TASKS_PER_CORE, Tile, panels, tile_for
+from .winograd import FAST_ALGORITHMS
+
+ERROR: Final = 4.5
+"""The factor of the bound of errors (see above)."""
+PRODUCTS: Final = 7
+SUMS: Final = 4
+"""The products whose right operands are sums of quarters."""
+LEAST_ROWS: Final = 96
+"""The rows from which on sums cost less than the eighth product."""
+LEAST_DEPTH: Final = 256
+"""The depth from which on making results of seven sums costs little."""
+LEAST_PAIRS: Final = 2
+"""The pairs of panels from which on sums of A, which all pairs share, cost little."""
+SLAB: Final = 43
+"""The most tiles of half a slab: sums of A are in memory for one slab at a time."""
+LEAST_TILES: Final = 8
+"""The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
+WASTE: Final = 16
+"""Rows that fill up tiles may be one in so many."""
+
+
+@dataclass(frozen=True)
+class _Slab:
+    """Rows whose sums are in memory: the first, how many, those of the upper half, and the tiles of a half."""
+
+    first: PrimExpr
+    rows: PrimExpr
+    upper: PrimExpr
+    tiles: PrimExpr
+    lefts: Buffer
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Tiles of a half slab and a pair of panels, whose sums are in the second-level cache."""
+
+    slab: _Slab
+    begin: PrimExpr
+    tiles: PrimExpr
+    pair: PrimExpr
+    sums: Buffer
+
+
+def panels_by_sevens(operands: Matrices, target: Target) -> int:
+    """The panels of columns whose products are computed in this form, if the rows are so many; 0: none."""
+    if not PassContext.current().config.get(FAST_ALGORITHMS, True) or operands.packed is None:
+        return 0
+    dtypes = {str(access.dtype) for access in (operands.left, operands.right, operands.total)}
+    if dtypes != {"float32"} or operands.batch or _reads_results(operands):
+        return 0
+    if operands.left.indices[-1] is not operands.k:
+        return 0
+    tile = tile_for(target, 32)
+    if tile.lanes < 4 or not isinstance(operands.columns, IntImm) or not isinstance(operands.depth, IntImm):
+        return 0
+    if operands.depth.value < LEAST_DEPTH:
+        return 0
+    wide = panels(operands.columns.value, tile)[0]
+    pairs = wide.number // 2
+    if wide.size != tile.vectors or pairs < LEAST_PAIRS:
+        return 0
+    if isinstance(operands.rows, IntImm) and not bool(simplify(is_worth_it(operands.rows, tile))):
+        return 0
+    return 2 * pairs
+
+
+def _reads_results(operands: Matrices) -> bool:
+    """True if results are stored where something is read to compute them: then they cannot be computed again."""
+    data = operands.store.buffer.data
+    return any(load.buffer.data is data for load in loads_in(operands.store.value))
+
+
+def is_worth_it(rows: PrimExpr, tile: Tile) -> PrimExpr:
+    """A condition that is true for enough rows, which fill most of their tiles."""
+    slabs, tiles = _slabs(rows, tile)
+    filled = slabs * tiles * (2 * tile.rows)
+    return And(LE(int64(LEAST_ROWS), rows), LE(filled * (WASTE - 1), rows * WASTE))
+
+
+def _slabs(rows: PrimExpr, tile: Tile) -> tuple[PrimExpr, PrimExpr]:
+    """The number of slabs, and the most tiles of half a slab."""
+    slabs = maximum(ceildiv(rows, int64(2 * SLAB * tile.rows)), int64(1))
+    return slabs, ceildiv(ceildiv(rows, slabs), int64(2 * tile.rows))
+
+
+class Sevens:
+    """Writes the loops of one product whose first panels are computed in this form."""
+
+    def __init__(self, operands: Matrices, target: Target, count: int) -> None:
+        assert isinstance(operands.depth, IntImm)
+        assert operands.packed is not None
+        self.operands, self.tile, self.count = operands, tile_for(target, 32), count
+        self.packed, self.dtype, self.cores = operands.packed, "float32", target.num_cores
+        self.vector = f"float32x{self.tile.lanes}"
+        tile, caches = self.tile, target.machine.caches
+        self.depth = operands.depth.value
+        self.half = -(-self.depth // 2)
+        """The depth of the first half; the second one has one less of an odd depth."""
+        self.blocks = -(-self.half // max(caches.l2 // 10 // (tile.columns * 4), tile.lanes))
+        """The number of blocks of half the depth: four sums of one stay in the second-level cache."""
+        self.block = -(-self.half // self.blocks // tile.lanes) * tile.lanes
+        self.blocks = -(-self.half // self.block)
+        self.is_full = self.blocks * self.block == self.half and self.depth % 2 == 0
+        """True if blocks have no rows behind those of a half."""
+        self.copied = SUMS if self.is_full else PRODUCTS
+        """The right operands of a block that are copied: those behind the quarters, which are read where they are."""
+        fitting = caches.l2 // 5 // (PRODUCTS * tile.rows * tile.columns * 4)
+        self.most_tiles = min(max(fitting, LEAST_TILES), SLAB)
+        """The most tiles of a part, whose seven sums stay in the second-level cache."""
+
+    def product(self, finite: Buffer) -> Stmt:
+        """All slabs; `finite[0]` becomes the number of panels that are computed, 0 if any result is not finite."""
+        tile = self.tile
+        slabs, tiles = _slabs(self.operands.rows, tile)
+        most = tiles_of(simplify(tiles))
+        pairs = self.count // 2
+        parts = -(-most // LEAST_TILES)
+        shapes = (self.blocks, PRODUCTS, most * tile.rows, self.block), (pairs * parts, tile.lanes)
+
+        def body(lefts: Buffer, flags: Buffer) -> Stmt:
+            return named("slabs", simplify(slabs), lambda slabs: named(
+                "tiles", simplify(tiles), lambda tiles: block([
+                    BufferStore(finite, const(self.count, "int64"), (int64(0),)),
+                    loop("slab", slabs, lambda slab: self._slab(lefts, flags, finite, slab, tiles)),
+                ])))  # fmt: skip
+
+        return scratch("lefts", shapes[0], self.dtype, lambda lefts: scratch(
+            "flags", shapes[1], self.dtype, lambda flags: body(lefts, flags)))  # fmt: skip
+
+    def _slab(self, lefts: Buffer, flags: Buffer, finite: Buffer, number: Var, tiles: PrimExpr) -> Stmt:
+        """The rows of a slab: sums of A, the products, and whether all were finite."""
+        rows, height = self.operands.rows, self.tile.rows
+        size = simplify(tiles * (2 * height))
+
+        def of_rows(first: PrimExpr, count: PrimExpr) -> Stmt:
+            slab = _Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts)
+            return IfThenElse(count > 0, block([self._lefts(slab), self._tasks(slab, flags, finite)]))
+
+        def behind(first: PrimExpr) -> Stmt:
+            count = minimum(size, maximum(rows - first, int64(0)))
+            return named("rows", simplify(count), lambda count: of_rows(first, count))
+
+        return named("first", simplify(number * size), behind)
+
+    # ------------------------------------------------------------------ sums of A
+
+    def _lefts(self, slab: _Slab) -> Stmt:
+        """The seven left operands of a slab."""
+        operands, lanes = self.operands, self.tile.lanes
+        last = simplify(self.operands.rows - 1)
+
+        def row(r: Var) -> Stmt:
+            upper = minimum(slab.first + minimum(r, slab.upper - 1), last)
+            lower = minimum(slab.first + slab.upper + r, slab.first + slab.rows - 1)
+            return let(
+                "upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d))
+            )
+
+        def quarters(r: Var, upper: Var, lower: Var) -> Stmt:
+            views = [
+                tile_view(operands.left, {operands.row: place, operands.k: int64(start)}, (
+                    (operands.row, int64(1)), (operands.k, int64(size))))
+                for place in (upper, lower) for start, size in self._halves()
+            ]  # fmt: skip
+            result = loop("ko", self.blocks, lambda ko: loop("v", self.block // lanes, lambda v: (
+                self._seven_lefts(slab.lefts, views, ko, r, v * lanes))))  # fmt: skip
+            for view in reversed(views):
+                result = DeclBuffer(view, result)
+            return result
+
+        return loop("r", simplify(slab.tiles * self.tile.rows), row, ForKind.PARALLEL)
+
+    def _halves(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The first and the number of each half of the depth."""
+        return (0, self.half), (self.half, self.depth - self.half)
+
+    def _seven_lefts(self, lefts: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr) -> Stmt:
+        lanes = self.tile.lanes
+        place = simplify(ko * self.block + c)
+
+        def mask(size: int) -> PrimExpr | None:
+            return None if self.is_full else LT(ramp(place, lanes), spread(int64(size), lanes))
+
+        sizes = [size for _, size in self._halves()] * 2
+        loads = [
+            vector_load(view, (int64(0), place), lanes, mask(size))
+            for view, size in zip(views, sizes, strict=True)
+        ]
+        a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
+        s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
+        values = (a11, a12, Sub(a12, s2), a22, s1, s2, Sub(a11, a21))
+        result = block(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values))
+        result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
+        for var, load in reversed(list(zip((a11, a12, a21, a22), loads, strict=True))):
+            result = LetStmt(var, load, result)
+        return result
+
+    # ------------------------------------------------------------------ tasks
+
+    def _tasks(self, slab: _Slab, flags: Buffer, finite: Buffer) -> Stmt:
+        """The parallel loop over parts of the rows and pairs of panels, and what they found."""
+        pairs, tiles = int64(self.count // 2), slab.tiles
+        wanted = int64(-(-TASKS_PER_CORE * self.cores // (self.count // 2)) if self.cores > 1 else 1)
+        parts = maximum(ceildiv(tiles, int64(self.most_tiles)), minimum(wanted, floordiv(tiles, LEAST_TILES)))
+
+        def task(parts: PrimExpr, share: PrimExpr, var: Var) -> Stmt:
+            def of(places: list[PrimExpr]) -> Stmt:
+                part, pair = places
+                return named("begin", simplify(minimum(part * share, tiles)), lambda begin: named(
+                    "held", simplify(minimum(share, tiles - begin)), lambda held: self._part(
+                        slab, begin, held, pair, flags, var)))  # fmt: skip
+
+            return digits(var, ["part", "pair"], [parts, pairs], of)
+
+        def all_tasks(parts: PrimExpr) -> Stmt:
+            count = simplify(parts * pairs)
+            return named("share", simplify(ceildiv(tiles, parts)), lambda share: block([
+                loop("task", count, lambda var: task(parts, share, var), ForKind.PARALLEL),
+                loop("task", count, lambda var: loop("x", self.tile.lanes, lambda x: found(var, x))),
+            ]))  # fmt: skip
+
+        def found(task: Var, x: Var) -> Stmt:
+            flag = BufferLoad(flags, (task, x))
+            return IfThenElse(NE(flag, const(0, self.dtype)), BufferStore(finite, int64(0), (int64(0),)))
+
+        return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
+
+    def _part(
+        self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr, pair: PrimExpr, flags: Buffer, task: Var
+    ) -> Stmt:
+        """The results of some tiles of rows and a pair of panels."""
+        shape = (PRODUCTS, self._part_rows(), self.tile.columns)
+
+        def summed(sums: Buffer) -> Stmt:
+            part = _Part(slab, begin, tiles, pair, sums)
+            return block([
+                *([] if self.blocks == 1 else [self._cleared(part)]),
+                scratch("rights", (self.copied, self.block, self.tile.columns), self.dtype, lambda rights: loop(
+                    "ko", self.blocks, lambda ko: self._block(part, rights, ko))),
+                self._quarters(part, flags, task),
+                self._results(part),
+            ])  # fmt: skip
+
+        return scratch("sums", shape, self.dtype, summed)
+
+    def _part_rows(self) -> int:
+        """The most rows of a part."""
+        _, tiles = _slabs(self.operands.rows, self.tile)
+        return min(tiles_of(simplify(tiles)), self.most_tiles) * self.tile.rows
+
+    def _each_vector(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
+
+    def _vectors(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        """The same as a loop that is not unrolled: less to compile."""
+        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes))
+
+    def _cleared(self, part: _Part) -> Stmt:
+        zero = spread(const(0, self.dtype), self.tile.lanes)
+        rows = simplify(part.tiles * self.tile.rows)
+        return loop("i", PRODUCTS, lambda i: loop("r", rows, lambda r: self._vectors(
+            lambda c: vector_store(part.sums, (i, r, c), zero))))  # fmt: skip
+
+    # ------------------------------------------------------------------ products
+
+    def _block(self, part: _Part, rights: Buffer, ko: Var) -> Stmt:
+        """Seven products over a block of both halves of the depth, three of them with quarters as they are packed."""
+        plain, columns = PRODUCTS - self.copied, self.tile.columns
+
+        def with_quarter(i: Var) -> Stmt:
+            """B11, B21 or B22."""
+            right, lower = floordiv(i, 2), minimum(i, int64(1))
+            start = self._panel(part.pair, right) + (lower * self.half + ko * self.block) * columns
+            view = self._packed_view((self.block, columns), simplify(start))
+            return self._tiles(part, ko, i, view)
+
+        def with_sum(i: Var) -> Stmt:
+            view = decl_buffer(
+                [int64(self.block), int64(columns)], self.dtype, "right", data=rights.data,
+                elem_offset=simplify(i * (self.block * columns)),
+            )  # fmt: skip
+            return self._tiles(part, ko, i + plain, view)
+
+        plainly = [loop("i", plain, with_quarter)] if plain else []
+        return block([self._rights(part, rights, ko), *plainly, loop("i", self.copied, with_sum)])
+
+    def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer) -> Stmt:
+        """A product of blocks, in tiles."""
+        rows = self.tile.rows
+        return DeclBuffer(right, loop("io", part.tiles, lambda io: self._tile(
+            part, right, ko, i, io * rows, io)))  # fmt: skip
+
+    def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
+        """Where one of a pair of panels begins in the packed matrix."""
+        return (pair * 2 + right) * (self.depth * self.tile.columns)
+
+    def _rights(self, part: _Part, rights: Buffer, ko: Var) -> Stmt:
+        """The right operands of a block that are sums of quarters; the other three too where their rows end in one."""
+        columns, lanes = self.tile.columns, self.tile.lanes
+        views: list[Buffer] = []
+        for start, size in self._halves():
+            for right in (0, 1):
+                offset = self._panel(part.pair, right) + start * columns
+                views.append(self._packed_view((size, columns), simplify(offset)))
+
+        def sums(k: Var, c: PrimExpr) -> Stmt:
+            row = ko * self.block + k
+            rows = [row if self.is_full else minimum(row, int64(size - 1)) for _, size in self._halves()]
+            places = [rows[0], rows[0], rows[1], rows[1]]
+            loads = [vector_load(v, (simplify(p), c), lanes) for v, p in zip(views, places, strict=True)]
+            b11, b12, b21, b22 = (Var(name, self.vector) for name in ("b11", "b12", "b21", "b22"))
+            t1, t2 = Var("t1", self.vector), Var("t2", self.vector)
+            values = (b11, b21, b22, Sub(t2, b21), t1, t2, Sub(b22, b12))[-self.copied :]
+            result = block(vector_store(rights, (int64(i), k, c), x) for i, x in enumerate(values))
+            result = LetStmt(t1, Sub(b12, b11), LetStmt(t2, Sub(b22, t1), result))
+            for var, load in reversed(list(zip((b11, b12, b21, b22), loads, strict=True))):
+                result = LetStmt(var, load, result)
+            return result
+
+        result = loop("k", self.block, lambda k: self._vectors(lambda c: sums(k, c)))
+        for view in reversed(views):
+            result = DeclBuffer(view, result)
+        return result
+
+    def _packed_view(self, shape: tuple[int, int], offset: PrimExpr) -> Buffer:
+        return decl_buffer(
+            [int64(size) for size in shape],
+            self.dtype,
+            "panel",
+            data=self.packed.buffer.data,
+            elem_offset=offset,
+        )
+
+    def _tile(self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, first: PrimExpr, io: Var) -> Stmt:
+        """The sums of a tile of one product, in registers."""
+        height, lanes, width = self.tile.rows, self.tile.lanes, self.tile.columns
+        lefts, sums = part.slab.lefts, part.sums
+        _, _, most, _ = lefts.shape
+        row = (ko * PRODUCTS + i) * most + part.begin * height + first
+        left = decl_buffer(
+            [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
+            elem_offset=simplify(row * self.block),
+        )  # fmt: skip
+        asked = self._asked(part, ko, i, io)
+
+        def asked_left(k: PrimExpr) -> Stmt:
+            """What the next tile reads of sums of A follows what this one reads."""
+            place = (int64(0), height * self.block + k * height)
+            return Evaluate(prefetch(BufferLoad(left, place), locality=3))
+
+        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
+            return loop("p", height, lambda p: self._each_vector(lambda c: body(p, c)), ForKind.UNROLLED)
+
+        def tile(acc: Buffer) -> Stmt:
+            def begun(p: Var, c: PrimExpr) -> PrimExpr:
+                if self.blocks == 1:
+                    return spread(const(0, self.dtype), lanes)
+                return vector_load(sums, (i, first + p, c), lanes)
+
+            old = each(lambda p, c: vector_store(acc, (p, c), begun(p, c)))
+            new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
+            steps = alloc("vectors", (width,), self.dtype, "local", lambda vectors: loop(
+                "k", self.block, lambda k: block([
+                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k)])))  # fmt: skip
+            return block([old, DeclBuffer(left, steps), new])
+
+        return alloc("acc", (height, width), self.dtype, "local", tile)
+
+    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: Var) -> Callable[[PrimExpr], Stmt]:
+        """Prefetches of a tile: the lines of a part of a quarter of the next block of the panels."""
+        columns, lanes = self.tile.columns, self.tile.lanes
+        size = self.block * columns
+        quarter = floormod(i, 4)
+        place = self._panel(part.pair, floormod(quarter, 2)) + floordiv(quarter, 2) * (self.half * columns)
+        view = self._packed_view((1, columns), simplify(place))
+        following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
+        start = simplify(following + floormod(io, self.tile.vectors) * (self.block * lanes))
+        return lambda k: DeclBuffer(view, Evaluate(prefetch(
+            BufferLoad(view, (int64(0), start + k * lanes)), locality=2)))  # fmt: skip
+
+    def _step(self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: PrimExpr) -> Stmt:
+        """One rank-one update of a tile."""
+        lanes = self.tile.lanes
+        loads = self._each_vector(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
+
+        def row(p: Var) -> Stmt:
+            element = Var("a", self.vector)
+            update = self._each_vector(lambda c: vector_store(acc, (p, c), Add(
+                vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
+            return LetStmt(element, spread(BufferLoad(left, (p, k)), lanes), update)
+
+        return block([loads, loop("p", self.tile.rows, row, ForKind.UNROLLED)])
+
+    # ------------------------------------------------------------------ results
+
+    def _quarters(self, part: _Part, flags: Buffer, task: Var) -> Stmt:
+        """The quarters of the results from the seven products, in the place of the first four."""
+        sums, lanes = part.sums, self.tile.lanes
+        zero = spread(const(0, self.dtype), lanes)
+
+        def combined(r: Var, c: PrimExpr) -> Stmt:
+            p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
+            first, second, third, fourth, fifth, sixth, seventh = p
+            u, w = Var("u", self.vector), Var("w", self.vector)
+            c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
+            total = Add(Add(c11, c12), Add(c21, c22))
+            flag = Add(vector_load(flags, (task, int64(0)), lanes), Mul(total, zero))
+            result = block([
+                *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
+                vector_store(flags, (task, int64(0)), flag),
+            ])  # fmt: skip
+            values = [
+                (u, Add(first, sixth)), (w, Add(u, seventh)), (c11, Add(first, second)),
+                (c12, Add(Add(u, fifth), third)), (c21, Sub(w, fourth)), (c22, Add(w, fifth)),
+            ]  # fmt: skip
+            loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
+            for var, value in reversed([*loads, *values]):
+                result = LetStmt(var, value, result)
+            return result
+
+        rows = simplify(part.tiles * self.tile.rows)
+        return block([
+            vector_store(flags, (task, int64(0)), zero),
+            loop("r", rows, lambda r: self._vectors(lambda c: combined(r, c))),
+        ])  # fmt: skip
+
+    def _results(self, part: _Part) -> Stmt:
+        """Store what is made of the four quarters."""
+        slab, height, columns = part.slab, self.tile.rows, self.tile.columns
+        begin = simplify(part.begin * height)
+
+        def quarter(q: Var) -> Stmt:
+            lower, right = floordiv(q, 2), floormod(q, 2)
+            held = Select(lower.equal(0), slab.upper, slab.rows - slab.upper)
+            count = maximum(minimum(held - begin, part.tiles * height), int64(0))
+            row = slab.first + lower * slab.upper + begin
+            column = (part.pair * 2 + right) * columns
+            return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
+                "row", row, lambda row: let("column", column, lambda column: self._quarter(
+                    part.sums, q, row, column, count)))))  # fmt: skip
+
+        return loop("q", 4, quarter)
+
+    def _quarter(self, sums: Buffer, q: Var, row: Var, column: Var, count: PrimExpr) -> Stmt:
+        lanes, operands = self.tile.lanes, self.operands
+        at = {operands.row: row, operands.column: column}
+        result = Results(operands, at, count, int64(self.tile.columns))
+
+        def plain(r: Var, c: PrimExpr) -> Stmt:
+            return vector_store(result.out, result.place(r, c), vector_load(sums, (q, r, c), lanes))
+
+        def made(r: Var, c: PrimExpr) -> Stmt:
+            return loop("x", lanes, lambda x: result.made(
+                r, c + x, BufferLoad(sums, (q, r, c + x))), ForKind.VECTORIZED)  # fmt: skip
+
+        if result.is_sum:
+            each = loop("r", count, lambda r: self._vectors(lambda c: plain(r, c)))
+        else:
+            each = loop("r", count, lambda r: loop("v", self.tile.vectors, lambda v: made(r, v * lanes)))
+        return result.declared(each)
+
+
+def tiles_of(tiles: PrimExpr) -> int:
+    """The tiles of half a slab, at most."""
+    return tiles.value if isinstance(tiles, IntImm) else SLAB
+
+
+__all__ = ["ERROR", "Sevens", "is_worth_it", "panels_by_sevens"]

@@ -1,0 +1,198 @@
+"""Products of packed weights by seven products of halves: exact on integers, within their bound, and safe with infinities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import te, tir
+from relax.codegen import build_module, resolve
+from relax.runtime import num_threads, set_num_threads
+from relax.schedules.cpu import Product, strassen
+from relax.schedules.cpu.strassen import ERROR
+from relax.tir.functor import StmtExprMutator
+from relax.transform import PassContext
+
+
+def product(m, n, k, residual=False, transposed=False, dtype="float32"):
+    """``C = A @ B``, or ``max(A @ B + bias, 0) + R``."""
+    a = te.placeholder((m, k), dtype, "A")
+    b = te.placeholder((n, k) if transposed else (k, n), dtype, "B")
+    axis = te.reduce_axis((0, k), "k")
+
+    def element(i, j):
+        return te.sum(a[i, axis] * (b[j, axis] if transposed else b[axis, j]), axis=axis)
+
+    c = te.compute((m, n), element, "C")
+    if not residual:
+        return te.create_prim_func([a, b, c])
+    bias, r = te.placeholder((n,), dtype, "bias"), te.placeholder((m, n), dtype, "R")
+    zero = te.const(0, dtype)
+    d = te.compute((m, n), lambda i, j: te.max(c[i, j] + bias[j], zero) + r[i, j], "D")
+    return te.create_prim_func([a, b, bias, r, d])
+
+
+def packed(func, target, fast=True):
+    """The function for packed weights, and their packing."""
+    with PassContext(config={"relax.fast_algorithms": fast}):
+        result = Product().pack(func, target, [1])
+    assert result is not None
+    return result.func, result.packings[1]
+
+
+def is_by_sevens(func):
+    return "lefts" in func.script()
+
+
+class Compiled:
+    """A product for the machine that the tests run on, which computes by sevens there too."""
+
+    def __init__(self, m, n, k, fast=True, **options):
+        func, self.packing = packed(product(m, n, k, **options), resolve("llvm"), fast)
+        self.is_by_sevens = is_by_sevens(func)
+        self.kernel = build_module(func)["main"]
+
+    def __call__(self, a, b, *others):
+        result = np.full((a.shape[0], b.shape[1]), 77, "float32")
+        self.kernel(a, self.packing(b), *others, result)
+        return result
+
+
+def integers(*shape):
+    return np.random.default_rng(0).integers(-3, 4, shape).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def of_any_rows():
+    """Weights of 257 × 270: halves of unequal depth, a panel behind the pairs, columns behind the vectors."""
+    return Compiled(te.var("m", "int64"), 270, 257)
+
+
+ROWS = [0, 1, 2, 7, 48, 95, 96, 97, 101, 102, 107, 108, 120, 128, 255, 256, 257, 512, 516, 517, 1033]
+
+
+@pytest.mark.parametrize("m", ROWS)
+def test_one_function_for_any_number_of_rows(of_any_rows, m):
+    a, b = integers(m, 257), integers(257, 270)
+    np.testing.assert_array_equal(of_any_rows(a, b), a @ b)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("m", [96, 128, 383, 600])
+def test_known_rows_and_what_follows_the_product(m, threads):
+    before = num_threads()
+    set_num_threads(threads)
+    try:
+        compiled = Compiled(m, 320, 300, residual=True)
+        a, b, bias, r = integers(m, 300), integers(300, 320), integers(320), integers(m, 320)
+        np.testing.assert_array_equal(compiled(a, b, bias, r), np.maximum(a @ b + bias, 0) + r)
+    finally:
+        set_num_threads(before)
+
+
+@pytest.mark.parametrize("k", [256, 258, 271, 1400])
+def test_depths_of_one_and_of_several_blocks(k):
+    compiled = Compiled(te.var("m", "int64"), 256, k)
+    a, b = integers(130, k), integers(k, 256)
+    np.testing.assert_array_equal(compiled(a, b), a @ b)
+
+
+@pytest.mark.parametrize(("m", "k"), [(24, 32), (13, 33), (50, 21)])
+def test_the_interpreter_computes_the_same(target, monkeypatch, m, k):
+    """With smaller limits, so that the interpreter need not take long: slabs of 24 rows, of which 50 rows are three."""
+    limits = {"LEAST_ROWS": 12, "LEAST_DEPTH": 20, "LEAST_PAIRS": 1, "SLAB": 2, "LEAST_TILES": 1, "WASTE": 2}
+    for name, value in limits.items():
+        monkeypatch.setattr(strassen, name, value)
+    func, packing = packed(product(te.var("m", "int64"), 180, k, residual=True), target)
+    assert is_by_sevens(func)
+    tir.verify_well_formed(func)
+    a, b, bias, r = integers(m, k), integers(k, 180), integers(180), integers(m, 180)
+    result = np.full((m, 180), 77, "float32")
+    tir.interpret(func, a, packing(b), bias, r, result, reverse_parallel=True)
+    np.testing.assert_array_equal(result, np.maximum(a @ b + bias, 0) + r)
+
+
+@pytest.mark.parametrize("scale", [1, 1e-18, 1e15])
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 256, 768), (385, 512, 512)])
+def test_the_error_is_within_its_bound(m, n, k, scale):
+    generator = np.random.default_rng(1)
+    a = (generator.standard_normal((m, k)) * scale).astype("float32")
+    b = generator.standard_normal((k, n)).astype("float32")
+    error = np.abs(Compiled(m, n, k)(a, b) - a.astype("float64") @ b.astype("float64")).max()
+    largest = float(np.abs(a).max()) * float(np.abs(b).max())
+    assert error <= ERROR * (k + 18) * k * 2**-24 * largest
+    # In practice far less: a few times that of a plain sum.
+    plain = np.abs(Compiled(m, n, k, fast=False)(a, b) - a.astype("float64") @ b.astype("float64")).max()
+    assert error <= 6 * plain
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_what_is_not_finite_stays_in_its_row(of_any_rows, value):
+    """A sum of quarters has it in two rows; the plain product computes all again."""
+    a, b = integers(200, 257), integers(257, 270)
+    a[150, 200] = value
+    expected = Compiled(200, 270, 257, fast=False)(a, b)
+    assert np.isfinite(np.delete(expected, 150, 0)).all()
+    np.testing.assert_array_equal(of_any_rows(a, b), expected)
+
+
+def test_weights_that_are_not_finite(of_any_rows):
+    a, b = integers(128, 257), integers(257, 270)
+    b[3, 70], b[250, 1] = np.inf, np.nan
+    expected = Compiled(128, 270, 257, fast=False)(a, b)
+    assert np.isfinite(np.delete(expected, [1, 70], 1)).all()
+    np.testing.assert_array_equal(of_any_rows(a, b), expected)
+
+
+def test_weights_take_no_more_memory(target):
+    for fast in (True, False):
+        func, packing = packed(product(te.var("m", "int64"), 768, 768), target, fast)
+        assert packing(np.zeros((768, 768), "float32")).size == 768 * 768
+        assert is_by_sevens(func) == fast
+
+
+def test_packed_weights_that_are_stored_transposed(target):
+    func, packing = packed(product(te.var("m", "int64"), 256, 256, transposed=True), resolve("llvm"))
+    a, b, result = integers(120, 256), integers(256, 256), np.full((120, 256), 77, "float32")
+    build_module(func)["main"](a, packing(b), result)
+    np.testing.assert_array_equal(result, a @ b.T)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "dtype"),
+    [
+        (90, 512, 512, "float32"),  # few rows
+        (97, 512, 512, "float32"),  # 108 rows of tiles for 97
+        (128, 128, 512, "float32"),  # one pair of panels
+        (128, 512, 128, "float32"),  # shallow
+        (128, 512, 512, "float64"),
+    ],
+)
+def test_products_for_which_it_does_not_pay(target, m, n, k, dtype):
+    assert not is_by_sevens(packed(product(m, n, k, dtype=dtype), target)[0])
+
+
+def test_results_in_the_place_of_an_operand():
+    """The residual and the result are one buffer: it still has the residual when the product is computed again."""
+    func = product(128, 256, 257, residual=True)
+    operand, result = (func.buffer_map[func.params[i]] for i in (3, 4))
+    one = func.replace(
+        params=(*func.params[:3], func.params[4]),
+        buffer_map={p: b for p, b in func.buffer_map.items() if b is not operand},
+        body=_with_buffer(func.body, operand, result),
+    )
+    arranged, packing = packed(one, resolve("llvm"))
+    a, b, bias, r = integers(128, 257), integers(257, 256), integers(256), integers(128, 256)
+    a[5, 3] = np.inf
+    expected = Compiled(128, 256, 257, fast=False, residual=True)(a, b, bias, r)
+    build_module(arranged)["main"](a, packing(b), bias, r)
+    np.testing.assert_array_equal(r, expected)
+
+
+def _with_buffer(body, old, new):
+    class Replace(StmtExprMutator):
+        def visit_BufferLoad(self, node):
+            node = self.visit_children(node)
+            return node.replace(buffer=new) if node.buffer is old else node
+
+    return Replace().visit(body)
