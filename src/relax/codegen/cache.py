@@ -6,8 +6,8 @@ will run, so the directory is the user's alone (0700; one that somebody else own
 entry carries a checksum of its key and its code: an entry under another entry's name is not that entry. Only regular
 files are opened. Writing is atomic. Nothing that goes wrong here fails a build: the object is compiled again.
 
-A whole program (`relax.vm.recall`) is a file by itself, as `Executable.save` writes it, named after its contents; a note
-says which. Programs take at most three quarters of the cache, so that a few large ones do not push out the kernels.
+A whole program (`relax.vm.recall`) is a file by itself, as `Executable.save` writes it, named after its contents; a
+note says which. Programs take at most three quarters of the cache: a few large ones do not push out the kernels.
 
     RELAX_CACHE=0            switches the cache off
     RELAX_CACHE_PROGRAMS=0   keeps and finds kernels, and no whole programs
@@ -272,7 +272,7 @@ def _open_own_file(path: Path, largest: int) -> io.BufferedReader:
     flags = (
         os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     )
-    file = open(os.open(path, flags), "rb")
+    file = open(os.open(path, flags), "rb")  # noqa: SIM115  (the caller closes it)
     try:
         _check_entry(path, os.fstat(file.fileno()), largest)
     except OSError:

@@ -96,10 +96,10 @@ def exact_digest(value: Any) -> bytes:
 
 
 def program_digest(value: Any, array_digest: Callable[[Array], bytes]) -> bytes:
-    """A digest of 128 bits, equal only for trees from which a compiler makes the same: spans and derived facts count too.
+    """A digest of 128 bits, equal only for trees from which a compiler makes the same: spans count as well.
 
-    `array_digest` gives the digest of an array's elements. Raises TypeError for a value that is neither node nor scalar,
-    since nothing says when two of those are equal.
+    `array_digest` gives the digest of an array's elements. Raises TypeError for a value that is neither node nor
+    scalar, since nothing says when two of those are equal.
     """
 
     def digest() -> bytes:
@@ -276,7 +276,7 @@ class _Hasher:
         self.labels = labels
         """True if labels count, and what variables keep beside their fields."""
         self.spans = spans
-        """True if spans count, and what every node keeps beside its fields; values that have no digest are errors."""
+        """True if spans count; values that have no digest are errors then."""
         self.numbers: dict[Node, int] = {}
         self.bound: list[Node] = []
         self.facts = _new_digest()
@@ -332,7 +332,6 @@ class _Hasher:
                 self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
         if self.spans:
             self.digest.update(_span_bytes(value))
-            self.feed(value.__extra_state__(), False)
         if value.__is_scope__:
             own = _bound_by(value, self.bound[start:]) if defining else set(self.bound[start:])
             for variable in own:

@@ -520,6 +520,7 @@ def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
 def _digest_of_rest(file: io.BufferedIOBase) -> bytes:
     """The checksum of a file from where it stands to its end."""
     digest = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
+    chunk = memoryview(bytearray(_CHUNK))
+    while count := file.readinto(chunk):
+        digest.update(chunk[:count])
     return digest.digest()

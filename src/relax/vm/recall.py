@@ -1,6 +1,6 @@
 """Programs that were built before, found by all that decides what they become.
 
-To build a model again takes seconds, though all its kernels are in the cache: graph passes, the choice of schedules, and
+To build a model again takes seconds, though all its kernels are in the cache: graph passes, the choice of schedules,
 the order of constants. So the kernel cache (`relax.codegen.cache`) keeps whole programs as well:
 
     key     the digest of the module (names, spans and the elements of constants included), and of what else decides
@@ -19,12 +19,12 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import tvm_ffi
@@ -49,10 +49,14 @@ _HIGHER: Final = frozenset({"__pycache__", "cli", "frontend", "relay", "testing"
 _LARGE: Final = 1 << 16
 """Bytes from which on a constant is hashed by several threads, and not kept twice."""
 
+_WRONG: Final = (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError)
+"""The errors of reading a note of some other form, or a file that is damaged."""
+
 _THREADS: Final = 4
 _HEAD: Final = 64
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_Place: TypeAlias = tuple[int, tuple[int, ...], str]
 
 
 class NotDescribed(Exception):
@@ -74,7 +78,7 @@ class ProgramMemory:
         """The program that was built before; None if there is none that can be trusted."""
         try:
             executable, reason = self._load()
-        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):  # a note of some other form
+        except _WRONG:
             executable, reason = None, "its entry is corrupted"
         if executable is None:
             cache.program_missed(self.name, reason)
@@ -143,9 +147,7 @@ class ProgramMemory:
         return found
 
 
-def recall_program(
-    mod: IRModule, target: Target, pipeline: object, exec_mode: str
-) -> ProgramMemory | None:
+def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: str) -> ProgramMemory | None:
     """What the cache knows of a program, to be built for a resolved target; None if it cannot tell it from others."""
     if not cache.keeps_programs():
         return None
@@ -155,11 +157,11 @@ def recall_program(
         environment = _environment(target, pipeline, exec_mode)
         arrays = _described(mod)
         digests = _digests(arrays)
-        whole = program_digest(mod, lambda array: digests.get(id(array)) or _digest_of(array))
+        whole = program_digest(mod, lambda array: digests.get(_place(array)) or _digest_of(array))
     except (NotDescribed, TypeError, ValueError, OSError, RuntimeError, MemoryError) as problem:
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
-    constants = {digests[id(c.data)].hex(): c for c in arrays}
+    constants = {digests[_place(c.data)].hex(): c for c in arrays}
     return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment), constants)
 
 
@@ -175,7 +177,12 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
     files = compiler_files(_rooms())
     if files is None:
         raise NotDescribed("the compiler's files were edited since they were loaded")
-    options = (context.opt_level, context.required_pass, context.disabled_pass, sorted(context.config.items()))
+    options = (
+        context.opt_level,
+        context.required_pass,
+        context.disabled_pass,
+        sorted(context.config.items()),
+    )
     versions = [platform.python_version(), *map(version, ("numpy", "ml_dtypes", "apache-tvm-ffi"))]
     return (
         files,
@@ -189,7 +196,9 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
 
 def _rooms() -> tuple[str, ...]:
     """The folders and files of the package that decide what a program becomes."""
-    names = (path.name for path in Path(__file__).parent.parent.iterdir() if path.is_dir() or path.suffix == ".py")
+    names = (
+        path.name for path in Path(__file__).parent.parent.iterdir() if path.is_dir() or path.suffix == ".py"
+    )
     return tuple(sorted(name for name in names if name not in _HIGHER))
 
 
@@ -235,24 +244,25 @@ def _is_own(value: object) -> bool:
     return module.partition(".")[0] in ("relax", "builtins", "numpy")
 
 
-def _digests(constants: Sequence[Constant]) -> dict[int, bytes]:
-    """The digests of constants, by the identity of their arrays."""
-    arrays = sorted({id(c.data): c.data for c in constants}.values(), key=lambda array: -array.nbytes)
+def _digests(constants: Sequence[Constant]) -> dict[_Place, bytes]:
+    """The digests of constants, by where their elements are."""
+    arrays = sorted({_place(c.data): c.data for c in constants}.values(), key=lambda array: -array.nbytes)
     if not arrays:
         return {}
     with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
-        return dict(zip(map(id, arrays), pool.map(_digest_of, arrays), strict=True))
+        return dict(zip(map(_place, arrays), pool.map(_digest_of, arrays), strict=True))
 
 
 def _digest_of(array: Array) -> bytes:
     """The digest of an array: of its dtype, its shape and its elements."""
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
-    plain = np.ascontiguousarray(np.asarray(array))
-    digest.update(memoryview(plain.reshape(-1).view(np.uint8)))
+    plain: Any = np.ascontiguousarray(np.asarray(array))
+    digest.update(plain.reshape(-1).view(np.uint8))
     return digest.digest()
 
 
-def _place(array: Array) -> tuple[int, tuple[int, ...], str]:
+def _place(array: Array) -> _Place:
+    """Where an array's elements are, and what they are taken for."""
     return array.ctypes.data, array.shape, array.dtype.name
 
 
