@@ -253,6 +253,27 @@ def test_instruments_see_every_build():
     assert cache.statistics.programs == 0
 
 
+class Watcher(Counter):
+    needs_passes = False
+
+
+def test_an_instrument_may_only_show_what_goes_on():
+    counts, mod = [], perceptron()
+    for _ in range(2):
+        watcher = Watcher()
+        with PassContext(instruments=[watcher]):
+            relax.build(mod)
+        counts.append(watcher.passes)
+    assert cache.statistics.programs == 1
+    assert counts[1] == 0 < counts[0]
+
+
+def test_a_program_for_another_machine_is_built_each_time(fresh):
+    for _ in range(2):
+        assert not is_found(perceptron(), target="llvm -mtriple=aarch64-unknown-linux-gnu")
+    assert list(fresh.glob("*.program")) == []
+
+
 def test_operators_with_facts_from_elsewhere_are_built_each_time(monkeypatch):
     relax.build(perceptron())
     op = relax.ir.Op.get("relax.nn.relu")

@@ -83,7 +83,8 @@ NOTHING: Final = Recall({}, {})
 def recall(mod: IRModule, target: Target) -> Recall:
     """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
     context = PassContext.current()
-    usual = not (context.instruments or context.disabled_pass or context.required_pass)
+    watched = any(instrument.needs_passes for instrument in context.instruments)
+    usual = not (watched or context.disabled_pass or context.required_pass)
     environment = _environment(target) if usual and cache.enabled() else None
     if environment is None:
         return NOTHING

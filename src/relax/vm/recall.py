@@ -32,13 +32,15 @@ import tvm_ffi
 from ..codegen import cache, executes
 from ..codegen.object import compiler_version
 from ..codegen.recall import compiler_files, target_words
-from ..expr import Constant
+from ..expr import Constant, Var
 from ..ir import IRModule, Node, Op, program_digest, walk
 from ..ir.diagnostics import warning_count
 from ..ir.transform import PassContext
 from ..runtime import Executable
+from ..runtime.cpu_features import machine_of_triple, missing_features
 from ..runtime.encoding import ExecutableError
 from ..runtime.format import stated_digest
+from ..runtime.native import host_machine
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
 from ..transform.pipeline import BUILT_IN
@@ -169,8 +171,11 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
     """All that decides what a module becomes, beside the module."""
     if pipeline is not None and not (isinstance(pipeline, str) and pipeline in BUILT_IN):
         raise NotDescribed("its pipeline is not one of relax's own")
+    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
+    if machine_of_triple(target.triple) != host_machine() or missing_features(features):
+        raise NotDescribed("it is not for this machine")
     context = PassContext.current()
-    if context.instruments:
+    if any(instrument.needs_passes for instrument in context.instruments):
         raise NotDescribed("instruments look on while it is built")
     if not all(isinstance(value, str | int | float | None) for value in context.config.values()):
         raise NotDescribed("the PassContext has a value in its configuration that is no number and no text")
@@ -211,7 +216,9 @@ def _described(mod: IRModule) -> list[Constant]:
     """The large constants of a module. Raises NotDescribed if it names something that was not made by relax itself."""
     large: list[Constant] = []
     size = 0
-    checked: set[object] = set()
+    checked: set[type[Node]] = set()
+    infos: set[int] = set()
+    operators = {name for name in Op.list_op_names() if name.startswith("relax.")}
 
     def see(node: Node) -> None:
         nonlocal size
@@ -223,14 +230,21 @@ def _described(mod: IRModule) -> list[Constant]:
             size += node.data.nbytes
             if node.data.nbytes >= _LARGE:
                 large.append(node)
-        elif isinstance(node, Op) and node not in checked:
-            checked.add(node)
-            if not all(map(_is_own, node.facts().values())):
-                raise NotDescribed(f"something was registered for operator {node.name}")
+        elif isinstance(node, Op):
+            operators.add(node.name)
         elif isinstance(node, FuncStructInfo) and node.derive_func not in (None, DEFAULT_DERIVATION):
             raise NotDescribed(f"{node.derive_func} may derive anything")
+        elif (
+            isinstance(node, Var) and id(node.struct_info_) not in infos
+        ):  # a label, which `walk` passes over
+            infos.add(id(node.struct_info_))
+            if node.struct_info_ is not None:
+                walk(node.struct_info_, see)
 
     walk(mod, see)
+    for name in operators:  # relax's own may come in by passes
+        if not all(map(_is_own, Op.get(name).facts().values())):
+            raise NotDescribed(f"something was registered for operator {name}")
     if size > cache.program_limit():
         raise NotDescribed(f"its constants take {size} bytes, and there is room for {cache.program_limit()}")
     return large
