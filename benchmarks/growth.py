@@ -123,6 +123,7 @@ def main() -> None:
     console = Console()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["RELAX_CACHE_DIR"] = folder
+        os.environ["RELAX_CACHE_PROGRAMS"] = "0"
         curve(bindings(4))  # what is imported and compiled once is not part of any curve
         for kind in options.kinds or KINDS:
             table = Table(kind, "parse", "print", "build", "load")

@@ -52,8 +52,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the user's kernel cache out of the tests: they share one of the session's, which xdist's workers inherit."""
+    """Keep the user's kernel cache out of the tests: they share one of the session's, which xdist's workers inherit.
+
+    It keeps kernels, but no whole programs: what a test builds runs through all passes.
+    """
     if not hasattr(config, "workerinput"):
+        os.environ["RELAX_CACHE_PROGRAMS"] = "0"
         os.environ["RELAX_CACHE_DIR"] = tempfile.mkdtemp(prefix="relax-test-cache-")
 
 

@@ -432,6 +432,7 @@ def main() -> int:
     print(f"seed {options.seed}, {options.jobs} processes, {options.seconds:g} seconds")
     with tempfile.TemporaryDirectory(prefix="relax-fuzz-") as cache:
         os.environ["RELAX_CACHE_DIR"] = cache
+        os.environ["RELAX_CACHE_PROGRAMS"] = "0"  # no random program comes twice
         return run(options)
 
 

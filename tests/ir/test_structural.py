@@ -21,6 +21,7 @@ from relax.ir import (
     exact_digest,
     first_difference,
     node,
+    program_digest,
     structural_equal,
     structural_hash,
 )
@@ -130,6 +131,18 @@ def test_classes_and_lengths_count():
     assert not same((x,), (x, x))
     assert not same((x, x), (x,))
     assert same((x, [x]), [x, (x,)])  # a list is a tuple that was not converted
+
+
+def test_a_program_digest_counts_spans_and_refuses_what_it_does_not_know():
+    def digest(value):
+        return program_digest(value, lambda array: array.tobytes())
+
+    here, there = (Span(Source("a.py", ""), line, 1, line, 2) for line in (1, 2))
+    one = [IntImm("int32", 1, span=span) for span in (here, there, here)]
+    assert digest(one[0]) == digest(one[2]) != digest(one[1])
+    assert digest({"w": np.zeros(3)}) != digest({"w": np.zeros((3, 1))}) != digest({"w": np.ones((3, 1))})
+    with pytest.raises(TypeError, match="a slice has no digest"):
+        digest({"of": slice(1)})
 
 
 def test_an_exact_digest_counts_all_but_spans():

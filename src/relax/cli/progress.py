@@ -58,6 +58,8 @@ def progress(text: str, total: int | None = None) -> Generator[Meter]:
 
 
 class _NamePasses(PassInstrument):
+    needs_passes = False
+
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 

@@ -1,4 +1,4 @@
-"""The kernel cache: compiled objects on disk, found by what they were compiled from.
+"""The kernel cache: compiled objects and whole programs on disk, found by what they were compiled from.
 
 Every kernel has an entry of its own. A key is the digest of the IR text, in which functions, buffers and variables have
 no names, and that of everything else that decides the machine code (target, versions). Entries hold machine code that
@@ -6,17 +6,22 @@ will run, so the directory is the user's alone (0700; one that somebody else own
 entry carries a checksum of its key and its code: an entry under another entry's name is not that entry. Only regular
 files are opened. Writing is atomic. Nothing that goes wrong here fails a build: the object is compiled again.
 
-    RELAX_CACHE=0          switches the cache off
-    RELAX_CACHE_DIR        where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
-    RELAX_CACHE_SIZE       how large it may grow, e.g. 200M (default 512M, also for what is no size); the least
-                           recently used entries go first
-    RELAX_CACHE_DEBUG=1    says on stderr what was found, what was not, and why
+A whole program (`relax.vm.recall`) is a file by itself, as `Executable.save` writes it, named after its contents; a
+note says which. Programs take at most three quarters of the cache: a few large ones do not push out the kernels.
+
+    RELAX_CACHE=0            switches the cache off
+    RELAX_CACHE_PROGRAMS=0   keeps and finds kernels, and no whole programs
+    RELAX_CACHE_DIR          where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
+    RELAX_CACHE_SIZE         how large it may grow, e.g. 200M (default 2G, also for what is no size); the least
+                             recently used entries go first
+    RELAX_CACHE_DEBUG=1      says on stderr what was found, what was not, and why
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import logging
 import math
 import os
@@ -26,7 +31,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,14 +42,15 @@ _log = logging.getLogger(__name__)
 _MAGIC: Final = b"relax kernel 2\n"
 _DIGEST: Final = 32
 _HEADER: Final = len(_MAGIC) + _DIGEST
-_DEFAULT_SIZE: Final = 512 << 20
+_DEFAULT_SIZE: Final = 2 << 30
 _LARGEST_ENTRY: Final = 1 << 30
 _PRUNES: Final = 32
 """After how great a part of its size the cache is looked through for what is to be removed."""
 _STALE_SECONDS: Final = 3600.0
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TEMPORARY: Final = ".new-"
-_ENTRY_NAME: Final = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}|\.new-.*")
+_PROGRAM: Final = ".program"
+_ENTRY_NAME: Final = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}(\.program)?|\.new-.*")
 """The names of files the cache makes; it removes no other file."""
 
 
@@ -59,6 +65,11 @@ class Statistics:
     evicted: int = 0
     problems: int = 0
     """Entries that could not be written or removed."""
+    programs: int = 0
+    """Whole programs that were found."""
+    programs_missed: Counter[str] = field(default_factory=Counter[str])
+    """Reason → count of programs that were not."""
+    programs_stored: int = 0
 
     def reset(self) -> None:
         """Start counting anew."""
@@ -105,7 +116,16 @@ def _checksum(key: Key, data: bytes) -> bytes:
 def enabled() -> bool:
     """True if the cache is used here."""
     chosen = _enabled.get()
-    return os.environ.get("RELAX_CACHE", "1") not in ("0", "off", "no") if chosen is None else chosen
+    return not _is_off("RELAX_CACHE") if chosen is None else chosen
+
+
+def keeps_programs() -> bool:
+    """True if whole programs are kept and looked for here."""
+    return enabled() and not _is_off("RELAX_CACHE_PROGRAMS")
+
+
+def _is_off(variable: str) -> bool:
+    return os.environ.get(variable, "1") in ("0", "off", "no")
 
 
 @contextlib.contextmanager
@@ -141,6 +161,11 @@ def size_limit() -> int:
     except ValueError:
         return _DEFAULT_SIZE
     return max(0, int(number)) if math.isfinite(number) else _DEFAULT_SIZE
+
+
+def program_limit() -> int:
+    """The bytes that whole programs may take together."""
+    return size_limit() // 4 * 3
 
 
 def say(message: str, *arguments: object) -> None:
@@ -236,23 +261,32 @@ def _read(key: Key) -> tuple[bytes | None, str]:
 
 def _read_own_file(path: Path) -> bytes:
     """The bytes of a regular file of the user's. Raises OSError for all else, which is not even opened."""
-    _check_entry(path, os.lstat(path))
+    with _open_own_file(path, _LARGEST_ENTRY) as file:
+        return file.read(os.fstat(file.fileno()).st_size + 1)
+
+
+def _open_own_file(path: Path, largest: int) -> io.BufferedReader:
+    """A regular file of the user's, of a size, open for reading. Raises OSError for all else."""
+    _check_entry(path, os.lstat(path), largest)
     # What was put there in the meantime is not waited for.
     flags = (
         os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     )
-    with open(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        _check_entry(path, status)
-        return file.read(status.st_size + 1)
+    file = open(os.open(path, flags), "rb")  # noqa: SIM115  (the caller closes it)
+    try:
+        _check_entry(path, os.fstat(file.fileno()), largest)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
-def _check_entry(path: Path, status: os.stat_result) -> None:
+def _check_entry(path: Path, status: os.stat_result, largest: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(22, f"{path} is not a regular file")
     if not _is_own(status):
         raise PermissionError(13, f"{path} does not belong to this user")
-    if status.st_size > _LARGEST_ENTRY:
+    if status.st_size > largest:
         raise OSError(27, f"{path} is too large for an entry")
 
 
@@ -272,37 +306,104 @@ def store(key: Key, data: bytes) -> None:
 
 def note(key: Key, data: bytes) -> bool:
     """Keep a note, as `store` keeps an object, but uncounted; True if it is kept."""
-    global _unpruned
     if not enabled() or min(size_limit(), _LARGEST_ENTRY - _HEADER) < len(data):
         return False
+    return _keep(key.name, (_MAGIC, _checksum(key, data), data), len(data))
+
+
+def _keep(name: str, pieces: Iterable[bytes | memoryview], size: int) -> bool:
+    """Write a file of the cache; True if it is kept."""
+    global _unpruned
     try:
         folder = _trusted_directory(create=True)
         if folder is None:
             return False
-        _write_atomically(folder, key.name, _MAGIC + _checksum(key, data) + data)
+        _write_atomically(folder, name, pieces)
     except OSError as error:
         with _lock:
             statistics.problems += 1
-        say("%s is not kept: %s", key.name, error)
+        say("%s is not kept: %s", name, error)
         return False
     with _lock:
         due = _unpruned is None or _unpruned > size_limit() // _PRUNES
-        _unpruned = 0 if due else (_unpruned or 0) + len(data)
+        _unpruned = 0 if due else (_unpruned or 0) + size
     if due:
         prune()
     return True
 
 
-def _write_atomically(folder: Path, name: str, data: bytes) -> None:
+def _write_atomically(folder: Path, name: str, pieces: Iterable[bytes | memoryview]) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)  # mode 0600
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
         os.replace(temporary, folder / name)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+# -------------------------------------------------------------------------------------- whole programs
+
+
+def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
+    """Keep the file of a program under the digest of its contents; True if it is kept."""
+    size = sum(map(len, pieces))
+    if not keeps_programs() or size > program_limit():
+        say("a program of %d bytes is not kept: there is room for %d", size, program_limit())
+        return False
+    kept = _keep(_program_name(digest), pieces, size)
+    if kept:
+        with _lock:
+            statistics.programs_stored += 1
+    return kept
+
+
+def open_program(digest: bytes) -> io.BufferedReader | None:
+    """The file of a program, to be checked against the digest by the one who reads it; None if it cannot be opened."""
+    with contextlib.suppress(OSError):
+        folder = _trusted_directory(create=False)
+        if folder is not None:
+            path = folder / _program_name(digest)
+            file = _open_own_file(path, program_limit())
+            with contextlib.suppress(OSError):
+                os.utime(path)
+            return file
+    return None
+
+
+def remove_program(digest: bytes) -> None:
+    """Remove the file of a program that turned out to be damaged."""
+    with contextlib.suppress(OSError):
+        (directory() / _program_name(digest)).unlink()
+
+
+def program_found(name: str) -> None:
+    """Count a program that was found, and say so."""
+    with _lock:
+        statistics.programs += 1
+    say("program %s: found", name)
+
+
+def program_missed(name: str, reason: str) -> None:
+    """Count a program that is built, and say why."""
+    with _lock:
+        statistics.programs_missed[reason] += 1
+    say("program %s: built, since %s", name, reason)
+
+
+def was_stored_elsewhere(key: Key) -> bool:
+    """True if there is an entry of the same source for another environment."""
+    return key.source in _sources()
+
+
+def _program_name(digest: bytes) -> str:
+    text = digest.hex()
+    return f"{text[:40]}-{text[40:56]}{_PROGRAM}"
+
+
+# -------------------------------------------------------------------------------------- the directory
 
 
 def _trusted_directory(create: bool) -> Path | None:
@@ -350,14 +451,24 @@ def prune(limit: int | None = None) -> int:
     found = entries()
     stale = time.time() - _STALE_SECONDS
     doomed = [path for path, _, used in found if path.name.startswith(_TEMPORARY) and used < stale]
+    programs = [entry for entry in found if entry[0].suffix == _PROGRAM]
+    doomed += _surplus(programs, limit // 4 * 3, 0)
+    gone = set(doomed)
+    doomed += _surplus([entry for entry in found if entry[0] not in gone], limit, limit // 10)
+    return _remove(doomed)
+
+
+def _surplus(found: Collection[tuple[Path, int, float]], limit: int, room: int) -> list[Path]:
+    """The least recently used entries, without which the others leave `room` below a limit; none if all fit."""
+    doomed: list[Path] = []
     total = sum(size for _, size, _ in found)
     if total > limit:
         for path, size, _ in found:
-            if total <= limit - limit // 10:
+            if total <= limit - room:
                 break
             doomed.append(path)
             total -= size
-    return _remove(doomed)
+    return doomed
 
 
 def clear() -> int:

@@ -83,7 +83,8 @@ NOTHING: Final = Recall({}, {})
 def recall(mod: IRModule, target: Target) -> Recall:
     """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
     context = PassContext.current()
-    usual = not (context.instruments or context.disabled_pass or context.required_pass)
+    watched = any(instrument.needs_passes for instrument in context.instruments)
+    usual = not (watched or context.disabled_pass or context.required_pass)
     environment = _environment(target) if usual and cache.enabled() else None
     if environment is None:
         return NOTHING
@@ -140,9 +141,12 @@ def _recalled(name: str, key: cache.Key) -> Recalled | None:
 def _environment(target: Target) -> str | None:
     """All that decides the code of a kernel beside the kernel; None if that cannot be said."""
     files = compiler_files()
-    return (
-        None if files is None else "\n".join((files, compiler_version(), str(target), _words(target.machine)))
-    )
+    return None if files is None else "\n".join((files, compiler_version(), target_words(target)))
+
+
+def target_words(target: Target) -> str:
+    """All that is known of a resolved target, the same in every process."""
+    return f"{target}\n{_words(target.machine)}"
 
 
 def _words(value: Any) -> str:
@@ -154,13 +158,17 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-@lru_cache(maxsize=1)
-def compiler_files() -> str | None:
-    """The digest of the compiler's files; None if they are not there, or newer than what this process runs."""
+@lru_cache(maxsize=2)
+def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
+    """The digest of files of the compiler, given as folders and files of the package.
+
+    None if they are not there, or newer than what this process runs.
+    """
     digest = hashlib.blake2b(digest_size=16)
     root = Path(__file__).parent.parent
     try:
-        paths = sorted(path for room in _ROOMS for path in (root / room).rglob("*.py"))
+        places = [root / room for room in rooms]
+        paths = sorted(p for place in places for p in (place.rglob("*.py") if place.is_dir() else [place]))
         if not paths or max(path.stat().st_mtime for path in paths) >= _LOADED:
             return None
         for path in paths:

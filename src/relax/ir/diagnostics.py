@@ -15,6 +15,7 @@ E7xxx the command line, E8xxx schedules, E9xxx Relay; W is a warning.
 
 from __future__ import annotations
 
+import threading
 import traceback
 import unicodedata
 import warnings
@@ -188,6 +189,18 @@ class DiagnosticContext:
             self.diagnostics.extend(error.diagnostics)
 
 
+_lock = threading.Lock()
+_delivered = 0
+
+
+def warning_count() -> int:
+    """The number of warnings delivered in this process so far."""
+    return _delivered
+
+
 def emit_warning(diagnostic: Diagnostic) -> None:
     """Deliver a warning diagnostic through Python's `warnings` (category RelaxWarning)."""
+    global _delivered
+    with _lock:
+        _delivered += 1
     warnings.warn(RelaxWarning("\n" + diagnostic.render()), stacklevel=3)

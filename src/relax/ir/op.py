@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any, final
 
 from .expr import RelaxExpr
@@ -46,6 +47,10 @@ class Op(RelaxExpr):
 
     def set_attr(self, key: str, value: Any) -> None:
         _ATTRIBUTES[self.name][key] = value
+
+    def facts(self) -> Mapping[str, Any]:
+        """All registered facts."""
+        return _ATTRIBUTES[self.name]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Op.get, (self.name,)

@@ -95,6 +95,21 @@ def exact_digest(value: Any) -> bytes:
     return run_deep("the program", "hashed", digest)
 
 
+def program_digest(value: Any, array_digest: Callable[[Array], bytes]) -> bytes:
+    """A digest of 128 bits, equal only for trees from which a compiler makes the same: spans count as well.
+
+    `array_digest` gives the digest of an array's elements. Raises TypeError for a value that is neither node nor
+    scalar, since nothing says when two of those are equal.
+    """
+
+    def digest() -> bytes:
+        hasher = _Hasher(True, array_digest, labels=True, spans=True)
+        hasher.feed(value, False)
+        return hasher.whole()
+
+    return run_deep("the program", "hashed", digest)
+
+
 def quick_hash(value: Any) -> int:
     """A hash for tables within a process, equal for structurally equal trees; of an array it reads few elements."""
 
@@ -250,12 +265,18 @@ class _Hasher:
     """
 
     def __init__(
-        self, map_free_vars: bool, array_bytes: Callable[[Array], bytes], labels: bool = False
+        self,
+        map_free_vars: bool,
+        array_bytes: Callable[[Array], bytes],
+        labels: bool = False,
+        spans: bool = False,
     ) -> None:
         self.map_free_vars = map_free_vars
         self.array_bytes = array_bytes
         self.labels = labels
         """True if labels count, and what variables keep beside their fields."""
+        self.spans = spans
+        """True if spans count; values that have no digest are errors then."""
         self.numbers: dict[Node, int] = {}
         self.bound: list[Node] = []
         self.facts = _new_digest()
@@ -291,6 +312,8 @@ class _Hasher:
             for pair in table.items() if named is None else sorted(named.items(), key=lambda p: p[0]):
                 self.feed(pair, defining)
         else:
+            if self.spans and not isinstance(_plain(value), _HASHED):
+                raise TypeError(f"a {type(value).__name__} has no digest")
             update(_scalar_bytes(value, self.array_bytes))
 
     def node(self, value: Node, defining: bool) -> bytes:
@@ -307,6 +330,8 @@ class _Hasher:
         for spec in value.__node_fields__:
             if self.labels or spec.kind != "label":
                 self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
+        if self.spans:
+            self.digest.update(_span_bytes(value))
         if value.__is_scope__:
             own = _bound_by(value, self.bound[start:]) if defining else set(self.bound[start:])
             for variable in own:
@@ -334,11 +359,17 @@ class _Hasher:
             if self.labels:
                 names = [getattr(value, spec.name) for spec in value.__node_fields__ if spec.kind == "label"]
                 self.feed((*names, value.__extra_state__()), defining)
+            if self.spans:
+                self.digest.update(_span_bytes(value))
             self.digest = outer
         if number is None:
             self.digest.update(b"F" + id(value).to_bytes(8, "little"))
         else:
             self.digest.update(b"V" + number.to_bytes(8, "little"))
+
+
+def _span_bytes(value: Node) -> bytes:
+    return b"S" + str(value.span).encode("utf-8", "surrogatepass") + b"\0"
 
 
 def _bound_by(scope: Node, candidates: list[Node]) -> set[Node]:
@@ -369,6 +400,8 @@ def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
 
 
 _SCALARS = frozenset((bool, int, float, str, bytes, type(None)))
+_HASHED = (bool, int, float, str, bytes, type(None), np.integer, np.ndarray)
+"""The values, beside nodes and collections of them, whose digest says all about them."""
 
 
 def _plain(value: Any) -> Any:

@@ -114,6 +114,9 @@ def pass_by_name(name: str) -> Pass:
 class PassInstrument:
     """Called around every pass. Override what is needed."""
 
+    needs_passes: ClassVar[bool] = True
+    """False if it only shows what goes on: what was compiled before is not compiled again for its sake."""
+
     def enter_pass_ctx(self) -> None:
         """On entering the PassContext."""
 

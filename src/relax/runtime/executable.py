@@ -213,9 +213,9 @@ class Executable:
 
     def to_bytes(self) -> bytes:
         """The contents of the file ``save`` writes."""
-        return b"".join(self._pieces())
+        return b"".join(self.pieces())
 
-    def _pieces(self) -> list[bytes | memoryview]:
+    def pieces(self) -> list[bytes | memoryview]:
         """The contents of the file, of which the elements of tensors are where those have them."""
         meta, constants, data, functions = Writer(), Writer(), Pieces(), Writer()
         meta.text(self.triple)
@@ -245,10 +245,11 @@ class Executable:
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "executable") -> Executable:
         """The executable with these bytes; ExecutableError says what is wrong with them."""
-        return cls._read(io.BytesIO(data), name)
+        return cls.read(io.BytesIO(data), name)
 
     @classmethod
-    def _read(cls, file: io.BufferedIOBase, name: str) -> Executable:
+    def read(cls, file: io.BufferedIOBase, name: str) -> Executable:
+        """The executable that an open file holds; ExecutableError says what is wrong with it."""
         try:
             if file.read(4) == b"\x7fELF":
                 file.seek(0)
@@ -293,7 +294,7 @@ class Executable:
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("wb") as file:
-                file.writelines(self._pieces())
+                file.writelines(self.pieces())
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -352,7 +353,7 @@ class Executable:
             If it is no executable, is broken, or cannot run on this machine; the message says which.
         """
         with Path(path).open("rb") as file:
-            return cls._read(file, str(path))
+            return cls.read(file, str(path))
 
 
 def load_executable(path: str | os.PathLike[str]) -> Executable:

@@ -447,6 +447,11 @@ def packed_pieces(sections: Mapping[str, bytes | Pieces]) -> list[bytes | memory
     return [header, bytes(table), *body.parts]
 
 
+def stated_digest(head: bytes | memoryview) -> bytes:
+    """The checksum of its contents that the first bytes of a file state."""
+    return _HEADER.unpack_from(head)[4] if len(head) >= _HEADER.size else b""
+
+
 def pack_sections(sections: Mapping[str, bytes | Pieces]) -> bytes:
     """The file with the given sections."""
     return b"".join(packed_pieces(sections))
@@ -515,6 +520,7 @@ def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
 def _digest_of_rest(file: io.BufferedIOBase) -> bytes:
     """The checksum of a file from where it stands to its end."""
     digest = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
+    chunk = memoryview(bytearray(_CHUNK))
+    while count := file.readinto(chunk):
+        digest.update(chunk[:count])
     return digest.digest()

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-import numpy as np
-
 from ..expr import Call, Constant, Function
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
 from ..ir.transform import Pass, module_pass
@@ -122,9 +120,8 @@ class _Packer:
         key = (id(constant), packing)
         if key not in self.constants:
             self._alive.append(constant)
-            packed = np.ascontiguousarray(packing(constant.data.numpy()))
-            packed.flags.writeable = False  # nobody else has it: the constant need not copy it
-            self.constants[key] = Constant(packed)
+            # The constant copies the elements to memory that the program goes on using: they are in no other then.
+            self.constants[key] = Constant(packing(constant.data.numpy()))
         return self.constants[key]
 
 

@@ -39,6 +39,7 @@ from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
 from .compiled import compile_functions
 from .kernel_info import kernel_infos
+from .recall import recall_program
 
 EXEC_MODES: Final = ("bytecode", "compiled")
 """The execution modes."""
@@ -123,6 +124,22 @@ def build(
     _check_entry_points(module)
     if params:
         module = _bind(module, params)
+    memory = recall_program(module, where, pipeline, exec_mode)
+    executable = None if memory is None else memory.load()
+    if executable is None:
+        executable = _built(module, where, pipeline, exec_mode)
+        if memory is not None:
+            memory.keep(executable)
+    return executable
+
+
+def _built(
+    module: IRModule,
+    where: Target,
+    pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
+    exec_mode: str,
+) -> Executable:
+    """The executable of a module, for a resolved target, by all the passes."""
     kernels = CompiledKernels(where) if executes(where) else None
     try:
         with where:

@@ -1,0 +1,283 @@
+"""Programs that were built before, found by all that decides what they become.
+
+To build a model again takes seconds, though all its kernels are in the cache: graph passes, the choice of schedules,
+the order of constants. So the kernel cache (`relax.codegen.cache`) keeps whole programs as well:
+
+    key     the digest of the module (names, spans and the elements of constants included), and of what else decides
+            the program: target, options, pipeline, PassContext, the compiler's files, versions
+    note    the digest of the executable's file, the constants that are not in it, the passes that ran
+    file    the executable, as `Executable.save` writes it; constants that the module has as they are, are not in it
+
+A program with anything in it that the key cannot describe is built each time: a pipeline that is no name of relax's
+own, instruments that look on, operators or facts of them that were registered elsewhere. So is one of which a warning
+told while it was built, so that it is told again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import tvm_ffi
+
+from ..codegen import cache, executes
+from ..codegen.object import compiler_version
+from ..codegen.recall import compiler_files, target_words
+from ..expr import Constant, Var
+from ..ir import IRModule, Node, Op, program_digest, walk
+from ..ir.diagnostics import warning_count
+from ..ir.transform import PassContext
+from ..runtime import Executable
+from ..runtime.cpu_features import machine_of_triple, missing_features
+from ..runtime.encoding import ExecutableError
+from ..runtime.format import stated_digest
+from ..runtime.native import host_machine
+from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
+from ..target import Target
+from ..transform.pipeline import BUILT_IN
+
+_HIGHER: Final = frozenset({"__pycache__", "cli", "frontend", "relay", "testing", "training"})
+"""The rooms that `build` does not use."""
+
+_LARGE: Final = 1 << 16
+"""Bytes from which on a constant is hashed by several threads, and not kept twice."""
+
+_WRONG: Final = (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError)
+"""The errors of reading a note of some other form, or a file that is damaged."""
+
+_THREADS: Final = 4
+_HEAD: Final = 64
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_Place: TypeAlias = tuple[int, tuple[int, ...], str]
+
+
+class NotDescribed(Exception):
+    """A program has something in it that its key cannot describe."""
+
+
+@dataclass
+class ProgramMemory:
+    """What is known of a program that is about to be built; `load` finds what was built before, and `keep` keeps it."""
+
+    name: str
+    key: cache.Key
+    constants: dict[str, Constant]
+    """The large constants of the module, by their digests."""
+    warnings: int = field(default_factory=warning_count)
+    """The warnings that were told before the build."""
+
+    def load(self) -> Executable | None:
+        """The program that was built before; None if there is none that can be trusted."""
+        try:
+            executable, reason = self._load()
+        except _WRONG:
+            executable, reason = None, "its entry is corrupted"
+        if executable is None:
+            cache.program_missed(self.name, reason)
+        else:
+            cache.program_found(self.name)
+        return executable
+
+    def _load(self) -> tuple[Executable | None, str]:
+        data = cache.noted(self.key)
+        if data is None:
+            known = cache.was_stored_elsewhere(self.key)
+            elsewhere = "it was built for another target, with other options or by another version"
+            return None, elsewhere if known else "this program was not built before"
+        note = json.loads(data)
+        digest = bytes.fromhex(note["file"])
+        constants = {int(index): self.constants[text] for index, text in note["constants"].items()}
+        trace = [str(name) for name in note["passes"]]
+        file = cache.open_program(digest)
+        if file is None:
+            return None, "its file is not there any more"
+        with file:
+            if stated_digest(file.read(_HEAD)) != digest:
+                raise ValueError("the file of another program")
+            try:
+                executable = Executable.read(file, self.name)
+            except ExecutableError:
+                cache.remove_program(digest)
+                raise
+        for index, constant in constants.items():
+            executable.constants[index] = constant.tensor
+        context = PassContext.current()
+        if context.depth == 0:
+            context.trace[:] = trace
+        return executable, ""
+
+    def keep(self, executable: Executable) -> None:
+        """Keep a program that was built. What goes wrong only means that it is not kept."""
+        if warning_count() > self.warnings:
+            return
+        try:
+            shared = self._shared(executable.constants)
+            program = executable.program
+            values = [None if i in shared else value for i, value in enumerate(program.constants)]
+            small = Executable(
+                replace(program, constants=values), executable.native, executable.triple, executable.features
+            )
+            small.debug = executable.debug
+            pieces = small.pieces()
+        except ExecutableError as problem:  # a constant that no file holds
+            cache.say("program %s is not kept: %s", self.name, problem)
+            return
+        digest = stated_digest(pieces[0])
+        note = {"file": digest.hex(), "constants": shared, "passes": PassContext.current().trace}
+        if cache.store_program(digest, pieces):
+            cache.note(self.key, json.dumps(note).encode())
+
+    def _shared(self, values: Sequence[Any]) -> dict[int, str]:
+        """The constants of a program, by index, that are in the memory of those of the module."""
+        places = {_place(constant.data): text for text, constant in self.constants.items()}
+        found: dict[int, str] = {}
+        for index, value in enumerate(values):
+            if isinstance(value, tvm_ffi.Tensor):
+                place = value.data_ptr(), tuple(value.shape), str(value.dtype)
+                if place in places:
+                    found[index] = places[place]
+        return found
+
+
+def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: str) -> ProgramMemory | None:
+    """What the cache knows of a program, to be built for a resolved target; None if it cannot tell it from others."""
+    if not cache.keeps_programs():
+        return None
+    name = ", ".join(g.name_hint for g in mod.functions)
+    name = name if len(name) < 80 else f"{name[:77]}..."
+    try:
+        environment = _environment(target, pipeline, exec_mode)
+        arrays = _described(mod)
+        digests = _digests(arrays)
+        whole = program_digest(mod, lambda array: digests.get(_place(array)) or _digest_of(array))
+    except (NotDescribed, TypeError, ValueError, OSError, RuntimeError, MemoryError) as problem:
+        cache.program_missed(name, f"it cannot be described: {problem}")
+        return None
+    constants = {digests[_place(c.data)].hex(): c for c in arrays}
+    return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment), constants)
+
+
+def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str, ...]:
+    """All that decides what a module becomes, beside the module."""
+    if pipeline is not None and not (isinstance(pipeline, str) and pipeline in BUILT_IN):
+        raise NotDescribed("its pipeline is not one of relax's own")
+    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
+    if machine_of_triple(target.triple) != host_machine() or missing_features(features):
+        raise NotDescribed("it is not for this machine")
+    context = PassContext.current()
+    if any(instrument.needs_passes for instrument in context.instruments):
+        raise NotDescribed("instruments look on while it is built")
+    if not all(isinstance(value, str | int | float | None) for value in context.config.values()):
+        raise NotDescribed("the PassContext has a value in its configuration that is no number and no text")
+    files = compiler_files(_rooms())
+    if files is None:
+        raise NotDescribed("the compiler's files were edited since they were loaded")
+    options = (
+        context.opt_level,
+        context.required_pass,
+        context.disabled_pass,
+        sorted(context.config.items()),
+    )
+    versions = [platform.python_version(), *map(version, ("numpy", "ml_dtypes", "apache-tvm-ffi"))]
+    return (
+        files,
+        compiler_version(),
+        " ".join(versions),
+        target_words(target),
+        repr(options),
+        f"{pipeline!s} {exec_mode} {executes(target)} {_flushes_denormals()}",
+    )
+
+
+def _rooms() -> tuple[str, ...]:
+    """The folders and files of the package that decide what a program becomes."""
+    names = (
+        path.name for path in Path(__file__).parent.parent.iterdir() if path.is_dir() or path.suffix == ".py"
+    )
+    return tuple(sorted(name for name in names if name not in _HIGHER))
+
+
+def _flushes_denormals() -> bool:
+    """True if this thread, which computes what is constant, takes subnormal numbers for zeros."""
+    return bool(np.multiply(np.finfo("float32").tiny, np.float32(0.5)) == 0)
+
+
+def _described(mod: IRModule) -> list[Constant]:
+    """The large constants of a module. Raises NotDescribed if it names something that was not made by relax itself."""
+    large: list[Constant] = []
+    size = 0
+    checked: set[type[Node]] = set()
+    infos: set[int] = set()
+    operators = {name for name in Op.list_op_names() if name.startswith("relax.")}
+
+    def see(node: Node) -> None:
+        nonlocal size
+        if type(node) not in checked:
+            checked.add(type(node))
+            if not _is_own(type(node)):
+                raise NotDescribed(f"{type(node).__name__} is no class of relax")
+        if isinstance(node, Constant):
+            size += node.data.nbytes
+            if node.data.nbytes >= _LARGE:
+                large.append(node)
+        elif isinstance(node, Op):
+            operators.add(node.name)
+        elif isinstance(node, FuncStructInfo) and node.derive_func not in (None, DEFAULT_DERIVATION):
+            raise NotDescribed(f"{node.derive_func} may derive anything")
+        elif (
+            isinstance(node, Var) and id(node.struct_info_) not in infos
+        ):  # a label, which `walk` passes over
+            infos.add(id(node.struct_info_))
+            if node.struct_info_ is not None:
+                walk(node.struct_info_, see)
+
+    walk(mod, see)
+    for name in operators:  # relax's own may come in by passes
+        if not all(map(_is_own, Op.get(name).facts().values())):
+            raise NotDescribed(f"something was registered for operator {name}")
+    if size > cache.program_limit():
+        raise NotDescribed(f"its constants take {size} bytes, and there is room for {cache.program_limit()}")
+    return large
+
+
+def _is_own(value: object) -> bool:
+    """True for a class or function of this package, an object of such a class, and plain data."""
+    module: object = getattr(value, "__module__", None)
+    if not isinstance(module, str):
+        module = type(value).__module__
+    return module.partition(".")[0] in ("relax", "builtins", "numpy")
+
+
+def _digests(constants: Sequence[Constant]) -> dict[_Place, bytes]:
+    """The digests of constants, by where their elements are."""
+    arrays = sorted({_place(c.data): c.data for c in constants}.values(), key=lambda array: -array.nbytes)
+    if not arrays:
+        return {}
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+        return dict(zip(map(_place, arrays), pool.map(_digest_of, arrays), strict=True))
+
+
+def _digest_of(array: Array) -> bytes:
+    """The digest of an array: of its dtype, its shape and its elements."""
+    digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
+    plain: Any = np.ascontiguousarray(np.asarray(array))
+    digest.update(plain.reshape(-1).view(np.uint8))
+    return digest.digest()
+
+
+def _place(array: Array) -> _Place:
+    """Where an array's elements are, and what they are taken for."""
+    return array.ctypes.data, array.shape, array.dtype.name
+
+
+__all__ = ["NotDescribed", "ProgramMemory", "recall_program"]
