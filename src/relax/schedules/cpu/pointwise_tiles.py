@@ -354,7 +354,7 @@ class AlongPixels(_Writer):
         ) -> Stmt:  # fmt: skip
             def tiles(vector: Callable[[Var, Var, PrimExpr], PrimExpr]) -> Stmt:
                 last = int64(pixels.channels - self.height)
-                return loop("i", count, lambda i: let("io", first + i, lambda io: let(
+                return loop("i", count, lambda i: let("io", minimum(first + i, int64(blocks - 1)), lambda io: let(
                     "row", minimum(io * self.height, last), lambda row: loop("jo", panels, lambda jo: self._tile(
                         values, packed, io, row, simplify(start + jo * self.width),
                         lambda k, c: vector(jo, k, c), ahead(i, jo))))))  # fmt: skip
