@@ -186,9 +186,7 @@ class _Block:
         inlined = None if kernel is None else inline_blocks(kernel)
         attention = None if inlined is None else attention_of(inlined)
         whole = (
-            inlined is not None
-            and attention is not None
-            and len(attention.chain) == len(root_of(inlined)[1])
+            inlined is not None and attention is not None and len(attention.chain) == len(root_of(inlined)[1])
         )
         decided.append((function, whole))
         return whole
