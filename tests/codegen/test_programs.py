@@ -312,3 +312,30 @@ def test_flattened_symbolic_sizes_need_no_bounds_checks():
         assert "out of bounds" not in codegen.build_module(func).get_source()
     load = te.compute((b,), lambda i: x[i + 1, 0, 0, 0])
     assert "out of bounds" in codegen.build_module(te.create_prim_func([x, load])).get_source()
+
+
+@T.prim_func
+def blocks(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for q in range((n + 63) // 64):
+        inside: T.int64 = T.min(T.int64(64), n - q * 64)
+        C = T.allocate((64,))
+        for v in range(inside // 16):
+            for i in range(T.int64(16)):
+                C[v * 16 + i] = A[q * 64 + (v * 16 + i)]
+        for i in range(inside % 16):
+            C[inside // 16 * 16 + i] = A[q * 64 + (inside // 16 * 16 + i)]
+        for i in range(inside):
+            B[q * 64 + i] = C[i]
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 63, 64, 65, 200])
+def test_what_is_left_for_the_last_block(n):
+    (_, found) = check(blocks, rand(n), np.zeros(n, "float32"))
+    np.testing.assert_array_equal(found, rand(n))
+
+
+def test_what_is_left_for_a_block_needs_no_checks():
+    assert "out of bounds" not in codegen.build_module(blocks).get_source()

@@ -109,6 +109,28 @@ def test_fields_and_children():
     assert list(children_of(Scope(a, [b]))) == [a, b]
 
 
+@node
+class Mixed(Node):
+    """Fields of many annotations."""
+
+    count: int
+    names: tuple[str, ...] | None
+    lone: Node | None
+    several: tuple[Node, ...]
+    either: int | Node
+    anything: Any = None
+
+
+def test_fields_that_cannot_hold_nodes_are_not_searched():
+    a, b, c = Leaf(1), Leaf(2), Leaf(3)
+    mixed = Mixed(4, ("x",), a, (b,), c, {"k": a})
+    assert Mixed.__part_names__ == ("lone", "several", "either", "anything")
+    assert list(children_of(mixed)) == [a, b, c, a]
+    assert list(children_of(Mixed(4, None, None, (), 5))) == []
+    changed = map_children(mixed, lambda part: Leaf(9) if part is c else part)
+    assert (changed.either.value, changed.count, changed.names, changed.lone) == (9, 4, ("x",), a)
+
+
 def test_replace_shares_and_keeps_the_span():
     pair = Pair(Leaf(1), Leaf(2), span=SPAN)
     assert pair.replace(left=pair.left) is pair

@@ -12,7 +12,7 @@ import relax
 from relax import prim
 from relax.analysis.totality import scalar_never_fails
 from relax.prim.arithmetic import wrap
-from relax.prim.intervals import EVERYTHING, INF, OPERATIONS, operation_range, within
+from relax.prim.intervals import EVERYTHING, INF, OPERATIONS, operation_range, plain_interval, within
 
 OPERATIONS_OF_NUMBERS = (*prim.ARITHMETIC, *prim.COMPARISONS, prim.And, prim.Or)
 NODES = {cls.__name__ for cls in OPERATIONS_OF_NUMBERS}
@@ -104,6 +104,15 @@ def test_an_interval_is_of_unbounded_integers(dtype):
     assert wrap(int(found[1]), x.dtype) == x.dtype.min_value
     halved = operation_range(x.astype("float32"), lambda _: EVERYTHING)
     assert halved == EVERYTHING
+
+
+def test_a_choice_narrows_the_variable_it_compares():
+    n = prim.SizeVar("n", "int64")
+    small = prim.Select(n < 12, n, n % 6)
+    assert plain_interval(small) == (0, 11)
+    assert plain_interval(prim.Select(n >= 12, prim.const(3, "int64"), n)) == (0, 11)
+    assert plain_interval(prim.Select(n < 12, n + 1, n % 6))[1] > 11
+    assert plain_interval(prim.Select(n < 0, n, n % 6)) == plain_interval(n)
 
 
 def test_sizes_divided_by_negative_numbers_have_values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relax import te
+from relax import codegen, te
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Product, StreamedProduct
 
@@ -66,6 +66,12 @@ def test_rows_of_several_dimensions_are_one(same, target):
     )
     same(func, Product(), *([(b, m, 20), (20, 40), (b, m, 40)] for b, m in ((2, 3), (3, 7), (0, 2), (1, 0))))
     assert "T.decl_buffer((rows, 20), data=X.data)" in schedule(func, target, [Product()]).script()
+
+
+def test_sums_of_an_unknown_number_of_rows_need_no_checks(target):
+    packed = Product().pack(product(te.var("m", "int64"), 128, 70), target, (1,))
+    assert packed is not None
+    assert "buffer sums: index" not in codegen.build_module({"f": packed.func}, target).get_source()
 
 
 def test_doubles(same):

@@ -152,11 +152,19 @@ class Knowledge:
         outside = self._answers
         conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
         if var.dtype.is_integer:
-            self._set_range(var, self.interval(value))
+            low, high = self.interval(value)
+            if conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
+                low = 0
+                conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
+            self._set_range(var, (low, high))
         with self._scope(conditions, outside.under("let", var, value)):
             yield
         self._set_range(var, None)
         self._answers = outside
+
+    def _is_number_of(self, value: Min) -> bool:
+        """True if a minimum is ≥ 0: mostly of a block's size and of what is left, of which many indices are made."""
+        return self.nonnegative(value.a) and self.nonnegative(value.b)
 
     @contextmanager
     def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:

@@ -121,6 +121,10 @@ class Node:
     __node_fields__: ClassVar[tuple[FieldSpec, ...]] = ()
     __child_names__: ClassVar[tuple[str, ...]] = ()
     """The fields that are no labels."""
+    __part_names__: ClassVar[tuple[str, ...]] = ()
+    """Of these, the fields in which nodes can be, as far as their annotations tell."""
+    __parameters__: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The constructor's parameters, and the fields they are of."""
     __is_variable__: ClassVar[bool] = False
     """Variables are equal by where they are bound, not by their fields."""
     __is_scope__: ClassVar[bool] = False
@@ -152,9 +156,10 @@ class Node:
         if all(getattr(self, name) is value for name, value in changes.items()):
             return self
         span = changes.pop("span", self.span)
-        values = {
-            spec.parameter: changes.pop(spec.name, getattr(self, spec.name)) for spec in self.__node_fields__
-        }
+        values = {parameter: getattr(self, name) for parameter, name in self.__parameters__}
+        for parameter, name in self.__parameters__:
+            if name in changes:
+                values[parameter] = changes.pop(name)
         values.update(changes)
         return type(self)(**values, span=span)
 
@@ -192,6 +197,10 @@ def node(cls: type[T]) -> type[T]:
         FieldSpec(f.name, f.metadata.get(_KIND, "child"), f.metadata.get(_ALIAS) or f.name) for f in fields
     )
     raw.__child_names__ = tuple(spec.name for spec in raw.__node_fields__ if spec.kind != "label")
+    raw.__part_names__ = tuple(
+        f.name for f in fields if f.name in raw.__child_names__ and not _is_scalar(f.type)
+    )
+    raw.__parameters__ = tuple((spec.parameter, spec.name) for spec in raw.__node_fields__)
     raw.__fields_init__ = _make_init(raw, fields)
     if "__init__" not in cls.__dict__:
         raw.__init__ = raw.__fields_init__
@@ -204,6 +213,19 @@ def node(cls: type[T]) -> type[T]:
         raise TypeError(f"two node classes are called {key}: in {known.__module__} and in {raw.__module__}")
     NODE_CLASSES[key] = raw
     return made
+
+
+_SCALARS = frozenset({"int", "float", "bool", "str", "DataType", "None"})
+
+
+def _is_scalar(annotation: Any) -> bool:
+    """True if the annotation of a field, as it is written, says that there are no nodes in it."""
+    if not isinstance(annotation, str):
+        return False
+    inner = annotation.removesuffix(" | None")
+    if inner.startswith("tuple[") and inner.endswith(", ...]"):
+        inner = inner[len("tuple[") : -len(", ...]")]
+    return all(word in _SCALARS for word in inner.split(" | "))
 
 
 def node_key(cls: type[Node]) -> str:
@@ -267,11 +289,11 @@ def fields_of(value: Node) -> Iterator[tuple[str, Any]]:
 def children_of(value: Node) -> list[Node]:
     """The nodes directly below a node: fields in order, through tuples and dicts; labels are skipped."""
     found: list[Node] = []
-    for name in value.__child_names__:
+    for name in value.__part_names__:
         part = getattr(value, name)
         if isinstance(part, Node):
             found.append(part)
-        elif isinstance(part, (tuple, dict)):
+        elif isinstance(part, (tuple, dict)) and part:
             _collect(cast("tuple[Any, ...] | dict[Any, Any]", part), found)
     return found
 
@@ -287,17 +309,26 @@ def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
     """Rebuild a node with `function` applied to each node directly below; itself when none changed."""
     changes: dict[str, Any] = {}
-    for name in value.__child_names__:
+    for name in value.__part_names__:
         old = getattr(value, name)
         if isinstance(old, Node):
             new = function(old)
-        elif isinstance(old, (tuple, dict)):
+        elif isinstance(old, (tuple, dict)) and old:
             new = _map_value(cast("tuple[Any, ...] | dict[Any, Any]", old), function)
         else:
             continue
         if new is not old:
             changes[name] = new
-    return value.replace(**changes) if changes else value
+    return _rebuilt(value, changes, value.span) if changes else value
+
+
+def _rebuilt(value: NodeT, changes: dict[str, Any], span: Span | None) -> NodeT:
+    """A copy of a node with some fields changed."""
+    values = {
+        parameter: changes[name] if name in changes else getattr(value, name)
+        for parameter, name in value.__parameters__
+    }
+    return type(value)(**values, span=span)
 
 
 def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:

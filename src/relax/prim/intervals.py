@@ -81,11 +81,21 @@ def operation_range(expr: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> 
         case Cast() if expr.value.dtype.is_integer or expr.value.dtype.is_bool:
             return operand(expr.value)
         case Select():
-            return _union(operand(expr.true_value), operand(expr.false_value))
+            chosen = _arm(expr.true_value, expr.condition, operand)
+            return _union(chosen, _arm(expr.false_value, Not(expr.condition), operand))
         case Call() if expr.intrinsic == "if_then_else":
             return _union(operand(expr.args[1]), operand(expr.args[2]))
         case _:
             return dtype_range(expr.dtype)
+
+
+def _arm(arm: PrimExpr, condition: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> Interval:
+    """The values of an arm of a choice where it is chosen: a variable that the condition compares lies closer there."""
+    low, high = operand(arm)
+    for var, (least, most) in narrowed_by(condition, operand) if isinstance(arm, Var) else ():
+        if var is arm:
+            low, high = max(low, least), min(high, most)
+    return (low, high) if low <= high else operand(arm)
 
 
 def plain_interval(expr: PrimExpr) -> Interval:

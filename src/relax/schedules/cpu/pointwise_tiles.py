@@ -354,7 +354,7 @@ class AlongPixels(_Writer):
         ) -> Stmt:  # fmt: skip
             def tiles(vector: Callable[[Var, Var, PrimExpr], PrimExpr]) -> Stmt:
                 last = int64(pixels.channels - self.height)
-                return loop("i", count, lambda i: let("io", first + i, lambda io: let(
+                return loop("i", count, lambda i: let("io", minimum(first + i, int64(blocks - 1)), lambda io: let(
                     "row", minimum(io * self.height, last), lambda row: loop("jo", panels, lambda jo: self._tile(
                         values, packed, io, row, simplify(start + jo * self.width),
                         lambda k, c: vector(jo, k, c), ahead(i, jo))))))  # fmt: skip
@@ -461,6 +461,7 @@ class AlongChannels(_Writer):
         most = min(chunk, count.value) if isinstance(count, IntImm) else chunk
         columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
         """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
+        last = int64(-(-pixels.channels // self.width) - 1)
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
             def copied(panel: Buffer, load: Load, inside: PrimExpr) -> Stmt:
@@ -468,7 +469,7 @@ class AlongChannels(_Writer):
                 copy = loop("k", pixels.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
                     panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
                 return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: loop(
-                    "j", blocks, lambda j: let("jo", first + j, lambda jo: self._block(
+                    "j", blocks, lambda j: let("jo", minimum(first + j, last), lambda jo: self._block(
                         values, packed, panel, sums, jo, start, inside))))])  # fmt: skip
 
             whole = simplify(minimum(int64(chunk), count - start))

@@ -216,8 +216,10 @@ class _Writer:
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
+        self.streams = operands.packed is not None and not isinstance(self.rows, IntImm)
+        """True if a few rows, whose number is not known now, are taken one by one."""
         self.whole = int64(0) if self.few else simplify(floordiv(self.rows, tile.rows))
-        if operands.packed is not None and not isinstance(self.rows, IntImm):
+        if self.streams:
             self.whole = simplify(Select(self.rows < STREAMED_ROWS, int64(0), self.whole))
         """The number of blocks of the tile's full height, which groups share."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
@@ -427,7 +429,8 @@ class _Writer:
         """The number of rows behind the whole tiles."""
         if isinstance(self.rows, IntImm):
             return simplify(floormod(self.rows, self.tile.rows))
-        return simplify(self.rows - self.whole * self.tile.rows)
+        rest = floormod(self.rows, self.tile.rows)
+        return simplify(Select(self.rows < STREAMED_ROWS, self.rows, rest) if self.streams else rest)
 
     def _tiles(self, part: _Block, rows: _Rows) -> Stmt:
         """The tiles of some rows."""

@@ -236,7 +236,7 @@ class Tiles:
     ) -> Stmt:
         """Some tiles, `count` from the tile `first` on, and the groups of channels of one of the splits."""
         plan = self.plan
-        least = maximum(ceildiv(count, plan.unit), int64(2)) * plan.unit
+        units = minimum(maximum(ceildiv(count, plan.unit), int64(2)), int64(plan.most // plan.unit))
         start = floordiv(split * plan.groups, self.splits)
         end = floordiv((split + 1) * plan.groups, self.splits)
 
@@ -260,7 +260,7 @@ class Tiles:
             ])  # fmt: skip
 
         before, behind = self._before, self._behind
-        return named("rows", simplify(least), lambda rows: scratch(
+        return named("rows", simplify(units * plan.unit), lambda rows: scratch(
             "data", (plan.slots, before), DTYPE, lambda data: scratch(
                 "sums", (plan.sums, behind), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
 

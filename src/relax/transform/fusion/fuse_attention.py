@@ -33,8 +33,8 @@ from typing import NamedTuple
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
-from ...expr import Call, DataflowBlock, DataflowVar, VarBinding
-from ...ir import IRModule
+from ...expr import Call, DataflowBlock, DataflowVar, Function, VarBinding
+from ...ir import IRModule, quick_hash, structural_equal
 from ...ir.transform import PassContext
 from ...prim import FloatImm
 from ...prim import Var as PrimVar
@@ -75,6 +75,8 @@ class _Block:
         self.readers: list[set[int]] = [set() for _ in block.bindings]
         self._traits: dict[PrimFunc, _Traits] = {}
         """By the kernel, which many calls have in common."""
+        self._decided: dict[int, list[tuple[Function, bool]]] = {}
+        """The functions that were merged, by hash, and whether they compute attention: layers have equal ones."""
         self.place: list[int] = []
         """The number of calls before a binding that may write to a tensor."""
         writes = 0
@@ -172,13 +174,22 @@ class _Block:
         if self.place[numbers[0]] != self.place[numbers[-1]] or len(self._devices(numbers)) > 1:
             return None
         group = [b for b in map(self.bindings.__getitem__, numbers) if isinstance(b, VarBinding)]
-        kernel = merged_kernel(outlined(group, {PRIMITIVE: 1}).function, self.calls)
-        if kernel is None:
-            return None
-        kernel = inline_blocks(kernel)
-        attention = attention_of(kernel)
-        whole = attention is not None and len(attention.chain) == len(root_of(kernel)[1])
-        return group if whole else None
+        return group if self._is_attention(outlined(group, {PRIMITIVE: 1}).function) else None
+
+    def _is_attention(self, function: Function) -> bool:
+        """True if the kernels of a group merge to one of attention, and of nothing else."""
+        decided = self._decided.setdefault(quick_hash(function), [])
+        for known, answer in decided:
+            if structural_equal(known, function):
+                return answer
+        kernel = merged_kernel(function, self.calls)
+        inlined = None if kernel is None else inline_blocks(kernel)
+        attention = None if inlined is None else attention_of(inlined)
+        whole = (
+            inlined is not None and attention is not None and len(attention.chain) == len(root_of(inlined)[1])
+        )
+        decided.append((function, whole))
+        return whole
 
     def _devices(self, numbers: Iterable[int]) -> set[tuple[int, ...]]:
         kernels: Sequence[KernelCall | None] = [self.kernels[number] for number in numbers]
