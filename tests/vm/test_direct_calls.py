@@ -10,6 +10,7 @@ import pytest
 import relax
 from relax.script import from_source
 from relax.transform.pipeline import get_pipeline
+from relax.vm.compilable import compilable_functions
 from relax.vm.compiled import compile_functions
 
 MODES = ("bytecode", "compiled")
@@ -275,6 +276,52 @@ def test_products_of_sizes_that_leave_64_bits_are_left_to_the_kernel():
     assert main(np.int8([1, 2, 3, 4, 5, 6]), (2, 3)).numpy().tolist() == [2, 3, 4, 5, 6, 7]
     with pytest.raises(OverflowError):
         main(np.int8([1]), (2**40, 2**40))
+
+
+BY_HAND = """
+    @R.function(pure=False)
+    def main(x: R.Object, y: R.Object):
+        cls = Program
+        h = R.call_packed("vm.builtin.alloc_shape_heap", 2, R.str("n bound by x"), R.str("m"), sinfo_args=R.Object)
+        _ = R.call_packed("vm.builtin.check_tensor_info", x, 1, R.dtype("float32"), R.str("x"), sinfo_args=R.Tuple())
+        _ = R.call_packed("vm.builtin.match_shape", x, h, 1, 1, 0, R.str("x"), sinfo_args=R.Tuple())
+        _ = R.call_packed("vm.builtin.check_tensor_info", y, 1, R.dtype("float32"), R.str("y"), sinfo_args=R.Tuple())
+        _ = R.call_packed("vm.builtin.match_shape", y, h, 1, 1, SLOT, R.str("y"), sinfo_args=R.Tuple())
+        s = R.call_packed("vm.builtin.make_shape", h, 1, 1, SLOT, sinfo_args=R.Shape(ndim=1))
+        a = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"), sinfo_args=R.Tensor(ndim=1, dtype="float32"))
+        _ = cls.double(x, a)
+        return a
+"""
+
+
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+@pytest.mark.parametrize(("slot", "is_compiled"), [(1, True), (0, False)])
+def test_a_slot_that_holds_one_number_after_another_tells_nothing(slot, is_compiled):
+    """A shape heap used by hand: the size that x had is not that which the slot has when the kernel is called."""
+    mod = module(BY_HAND.replace("SLOT", str(slot)))
+    outcome = outcome_of(mod)
+    assert ("main" in compilable_functions(get_pipeline("default")(mod))) is is_compiled
+    x = np.ones(3, "float32")
+    assert outcome(x, x) == [2, 2, 2]
+    text = outcome(np.ones(3000, "float32"), x)
+    assert "argument B: dimension 0 is 3, expected n = 3000" in text
+
+
+def test_branches_fill_a_slot_alike():
+    mod = module("""
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+        n = T.int64()
+        if c:
+            y = R.zeros((n * n,), "float32")
+        else:
+            y = R.ones((n * n,), "float32")
+        return y
+""")
+    assert compilable_functions(get_pipeline("default")(mod)) == ["main"]
+    outcome = outcome_of(mod)
+    assert outcome(np.ones(2, "float32"), np.array(True)) == [0] * 4
+    assert outcome(np.ones(2, "float32"), np.array(False)) == [1] * 4
 
 
 def test_what_a_branch_has_checked_is_not_taken_for_granted_behind_it():
