@@ -322,6 +322,25 @@ def test_sizes_that_leave_64_bits(run):
         run(program, "main", x, np.zeros((2, 0), "int8"))
 
 
+@pytest.mark.parametrize("size", ["n * n", "n * n * 0", "n * n - n * n", "n * n // n", "T.min(n * n, 3)"])
+@pytest.mark.parametrize("used", ["x", "u"])
+def test_sizes_that_leave_64_bits_on_the_way(run, size, used):
+    """What leaves 64 bits is an error whether or not the rest of the expression, or anybody, asks for its value."""
+    program = f"""
+    @R.function
+    def main(x: R.Shape(["n"])):
+        n = T.int64()
+        u = R.prim_value({size})
+        return {used}
+    """
+    with pytest.raises(OverflowError) as caught:
+        run(program, "main", relax.ShapeTuple([2**47]))
+    assert str(caught.value).splitlines()[0] == "main: a size does not fit into 64 bits: n * n"
+    small = run(program, "main", relax.ShapeTuple([3]))
+    expected = {"n * n": 9, "n * n // n": 3, "T.min(n * n, 3)": 3}.get(size, 0)
+    assert tuple(small) == (3,) if used == "x" else small == expected
+
+
 def test_packed_functions_are_values(run):
     """Packed functions are values: bound to variables, passed, returned, called."""
     program = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relax.runtime.messages import IS, KIND, RANK
+from relax.runtime.messages import IS, KIND, RANK, counted_arguments
 
 
 def test_a_message_is_an_error_a_format_or_its_parts():
@@ -19,3 +19,9 @@ def test_a_message_is_an_error_a_format_or_its_parts():
         (" is ", "found"),
         (", expected ", "expected"),
     ]
+
+
+def test_arguments_are_counted():
+    assert counted_arguments(2) == "2 arguments"
+    assert counted_arguments(1, ["x"]) == "1 argument (x)"
+    assert counted_arguments(0, []) == "0 arguments ()"

@@ -20,9 +20,11 @@ USES = (
     "R.shape([{k} - 3])",
     "R.shape([T.min({k}, 3)])",
     "R.prim_value({k} * {k} * {k})",
+    "R.prim_value({k} * {k} * 0)",
+    "R.prim_value({k} * {k} - {k} * {k})",
     "R.prim_value({k} - 1)",
 )
-"""What is made with a size `k` and a tensor `v` of at least one dimension. None depends on how it is simplified."""
+"""What is made with a size `k` and a tensor `v` of at least one dimension. That a value is 0 in the end is no excuse."""
 
 
 class SizeSteps(ValueSteps):

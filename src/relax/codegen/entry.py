@@ -19,6 +19,7 @@ from typing import Any, cast
 from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS
 from ..runtime.combine import FUNCTION
 from ..runtime.compiled import MOST_CALLS, STACK_LIMIT
+from ..runtime.messages import KIND, counted_arguments
 from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .cell_calls import INNER_CALL, frame_cell
@@ -41,11 +42,10 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     params = [str(param) for param in cast("list[Any]", attrs[PARAMETERS])]
     registers, given = frame_cell(attrs), len(params)
     count = Val(b, "i32", 1, "%count")
-    noun = "argument" if given == 1 else "arguments"
-    message = f"{title}: expected {given} {noun} ({escaped(', '.join(params))}), found %lld"
+    message = KIND.printf(context=title, expected=escaped(counted_arguments(given, params)), found="%lld")
     offered = int(attrs.get(OUTPUTS, 0))
     counted = count.ge(given) & count.le(given + offered) if offered else count.eq(given)
-    cx.fail_unless(counted, "TypeError", message, count)
+    cx.fail_unless(counted, *message, count)
     context = _context(cx, title)
     table = b.op(f"getelementptr i8, ptr {context}, i64 16")
     r = b.alloca(f"[{registers + 1} x {ANY_TYPE}]", 16)

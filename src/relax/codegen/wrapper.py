@@ -19,7 +19,7 @@ from ..prim import IntImm, PrimExpr, Var, free_vars
 from ..prim.intervals import dtype_range
 from ..runtime.combine import FUNCTION
 from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.messages import IS, KIND, NO_NUMBER, NO_SIZE, TOO_NARROW
+from ..runtime.messages import IS, KIND, NO_NUMBER, NO_SIZE, TOO_NARROW, counted_arguments
 from ..tir import Buffer, overlap_message
 from ..tir.arguments import size_text
 from . import support
@@ -88,8 +88,8 @@ class Wrapper:
     def check_count(self) -> None:
         expected = len(self.known.params)
         count = Val(self.b, "i32", 1, "%count")
-        noun = "argument" if expected == 1 else "arguments"
-        self.cx.fail_unless(count.eq(expected), "TypeError", f"expected {expected} {noun}, found %lld", count)
+        message = f"expected {counted_arguments(expected)}, found %lld"
+        self.cx.fail_unless(count.eq(expected), "TypeError", message, count)
 
     def argument(self, i: int) -> Operand:
         return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")

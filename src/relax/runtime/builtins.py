@@ -38,6 +38,7 @@ Values (passes: VMBuiltinLower, the bytecode generator)
     vm.builtin.to_device(t, device) -> t                        itself, if it is there; else a copy
     vm.builtin.has_tag(v, tag) -> bool                          tagged values, see ``tagged``
     vm.builtin.match_failed(v)
+    vm.builtin.attention_kv_cache_*                             memory that grows, see ``kv_cache``
     vm.builtin.new_reference(v);  vm.builtin.read_reference(r);  vm.builtin.write_reference(r, v)
     relax.run.*                                                 see ``ops``
 
@@ -61,6 +62,7 @@ import tvm_ffi
 
 from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
+from . import kv_cache as kv_cache  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins
 from . import ops

@@ -7,6 +7,7 @@ from typing import Any
 
 from .closure import Closure
 from .info import Info
+from .messages import KIND, counted_arguments
 from .values import import_value
 
 
@@ -56,8 +57,7 @@ def _imported(
 def check_count(closure: Closure, names: Sequence[str] | None, found: int) -> None:
     """Raise TypeError unless as many arguments are given as there are parameters, where that is known."""
     if names is not None and len(names) != found:
-        noun = "argument" if len(names) == 1 else "arguments"
-        raise TypeError(f"{closure.name}: expected {len(names)} {noun} {_listed(names)}, found {found}")
+        raise KIND(context=closure.name, expected=counted_arguments(len(names), names), found=found)
 
 
 def _listed(names: Sequence[str] | None) -> str:

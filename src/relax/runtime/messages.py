@@ -9,7 +9,7 @@ value for Python, a conversion of printf for a kernel, a function that writes it
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,7 +69,15 @@ TOO_NARROW: Final = Message(
     ValueError, "{context}: {place} is {found}, which does not fit {variable}'s dtype {dtype}"
 )
 
+
+def counted_arguments(count: int, names: Sequence[str] | None = None) -> str:
+    """A number of arguments, with the names of their parameters: what `KIND` expects of a call."""
+    listed = "" if names is None else f" ({', '.join(names)})"
+    return f"{count} {'argument' if count == 1 else 'arguments'}{listed}"
+
+
 __all__ = [
     "ARGUMENT_DTYPE", "ARGUMENT_RANK", "DEVICE", "DIMENSIONS", "DTYPE", "IS", "KIND", "LENGTH", "NEGATIVE", "NO_NUMBER",
     "NO_SHAPE", "NO_SIZE", "NO_TUPLE", "RANK", "SCALAR", "TOO_LARGE", "TOO_NARROW", "Message",
+    "counted_arguments",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..ir import DataType, GlobalVar, IRModule
 from ..prim import Call, PrimExpr, Var, const
-from ..runtime.messages import NO_SIZE
+from ..runtime.messages import KIND, NO_SIZE, counted_arguments
 from ..runtime.sizes import is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
@@ -140,7 +140,7 @@ class _Compiler(ExpressionCompiler):
 
         def bind(args: Sequence[Any]) -> Env:
             if len(args) != len(params):
-                raise TypeError(f"{name}: expected {len(params)} arguments, found {len(args)}")
+                raise KIND(context=name, expected=counted_arguments(len(params)), found=len(args))
             env: Env = {}
             bound: Bound = {}
             for param, arg in zip(params, args, strict=True):

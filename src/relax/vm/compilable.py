@@ -3,24 +3,36 @@
     compiled    values are tensors, shapes, scalars and tuples of them, or pass through; calls are of kernels, of other
                 Relax functions, of packed functions and builtins
     bytecode    functions that make or call closures, or that pass functions on; tensors of strings as constants, and
-                scalars of uint64, which tvm-ffi's C ABI cannot hold
+                scalars of uint64, which tvm-ffi's C ABI cannot hold; shape heaps used by hand, where a slot holds one
+                number after another
 
 Either kind calls the other.
 """
 
 from __future__ import annotations
 
-from ..expr import Call, Constant, ExternFunc, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
+from collections.abc import Sequence
+
+from ..expr import Call, Constant, ExternFunc, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var, VarBinding
 from ..info.mapping import fields_in
-from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
+from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, structural_equal, walk
+from ..prim import Cast, IntImm, PrimExpr, substitute
+from ..prim import Var as PrimVar
+from ..rewrite.rewriter import bindings_in
 from ..runtime.builtin_table import BUILTINS
+from ..runtime.match import STORE, STORE_SIZE
 from ..struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo
+from ..tir import BufferLoad, BufferStore, For, IfThenElse, LetStmt, PrimFunc, While
 
 
 def compilable_functions(mod: IRModule) -> list[str]:
     """The names of a lowered module's functions that can be compiled, in their order."""
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
-    return [name for name, function in functions.items() if _is_first_order(function)]
+    return [
+        name
+        for name, function in functions.items()
+        if _is_first_order(function) and _slots_keep_their_numbers(function, mod)
+    ]
 
 
 def _is_first_order(function: Function) -> bool:
@@ -74,6 +86,78 @@ def _is_odd(info: StructInfo) -> bool:
             return dtype == "uint64"
         case _:
             return isinstance(info, FuncStructInfo)
+
+
+def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
+    """True if a slot of the shape heap holds the same number wherever it is filled, as it does after VMShapeLower.
+
+    What is known of sizes while a function is compiled is told by slots (`heap_slots`).
+    """
+    heaps = 0
+    meanings: dict[int, PrimExpr] = {}
+    origins: dict[int, PrimVar] = {}
+    for binding in bindings_in(function):
+        call = binding.value
+        if not isinstance(call, Call):
+            continue
+        name = getattr(call.op, "global_symbol", "")
+        heaps += name == "vm.builtin.alloc_shape_heap"
+        stored: list[tuple[int, PrimExpr]] | None = [
+            (slot, PrimVar("matched", "int64")) for slot in _matched_slots(name, call.args)
+        ]
+        kernel = mod.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
+        if isinstance(kernel, PrimFunc) and kernel.attrs.get("tir.is_host_func"):
+            stored = _computed_slots(kernel, origins)
+        for slot, meaning in stored or ():
+            if not structural_equal(meanings.setdefault(slot, meaning), meaning):
+                return False
+        if stored is None or heaps > 1:
+            return False
+    return True
+
+
+def _matched_slots(name: str, args: Sequence[RelaxExpr]) -> list[int]:
+    """The slots that a call of a builtin fills with what it matches."""
+    first = {"vm.builtin.match_shape": 3, "vm.builtin.match_prim_value": 2}.get(name, len(args))
+    numbers = [
+        arg.value.value if isinstance(arg, PrimValue) and isinstance(arg.value, IntImm) else -1
+        for arg in args[first:-1]
+    ]
+    pairs = zip(numbers[::2], numbers[1::2], strict=False)
+    return [slot for code, slot in pairs if code in (STORE, STORE_SIZE)]
+
+
+def _computed_slots(kernel: PrimFunc, origins: dict[int, PrimVar]) -> list[tuple[int, PrimExpr]] | None:
+    """The slots that shape arithmetic fills, with expressions of `origins` for their numbers; None if unknown."""
+    stored: list[tuple[int, PrimExpr]] = []
+    values: dict[PrimVar, PrimExpr] = {}
+    plain = True
+
+    def visit(node: Node) -> None:
+        nonlocal plain
+        match node:
+            case LetStmt(var, value):
+                load = value.value if isinstance(value, Cast) else value
+                slot = _index_of(load) if isinstance(load, BufferLoad) else None
+                if slot is not None:
+                    values[var] = origins.setdefault(slot, PrimVar(f"slot{slot}", var.dtype))
+            case BufferStore():
+                slot = _index_of(node)
+                plain = plain and slot is not None
+                if slot is not None:
+                    stored.append((slot, substitute(node.value, values)))
+            case For() | While() | IfThenElse():
+                plain = False
+            case _:
+                pass
+
+    walk(kernel.body, visit)
+    return stored if plain else None
+
+
+def _index_of(access: BufferLoad | BufferStore) -> int | None:
+    index = access.indices[0] if len(access.indices) == 1 else None
+    return index.value if isinstance(index, IntImm) else None
 
 
 __all__ = ["compilable_functions"]

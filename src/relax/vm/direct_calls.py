@@ -5,24 +5,28 @@ After    T.kernel_call("matmul", T.cell_data(r[0]), T.cell_data(r[1]), T.cell_da
 
 The packed form of a kernel checks the kind, device, dtype, rank, alignment and sizes of each tensor, and that what is
 written overlaps nothing. A compiled function has checked its parameters, and has made the other tensors itself
-(`TensorFacts`), so nearly all of that holds. What does not follow from the facts, but from a comparison of numbers, is
-compared; where it fails the packed form is called, and raises the error. A kernel is called in its packed form only
-where it has parameters that are no compact tensors or int64 numbers, and where a tensor's facts are not known.
+(`TensorFacts`), so nearly all of that holds. Sizes and places in memory are compared by what they are computed from
+(`Slots`). What cannot be proved is compared when the function runs; where it fails the packed form is called, and
+raises the error. A kernel is called in its packed form only where it has parameters that are no compact tensors or
+int64 numbers, where a tensor's facts are not known, and where its own sizes might leave 64 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..analysis.totality import scalar_never_fails
 from ..codegen.signature import ArgumentField, signature_of
 from ..ir import structural_equal
-from ..prim import EQ, GE, LE, LT, Add, IntImm, Mul, Or, PrimExpr, Sub, Var, free_vars, substitute
+from ..prim import EQ, GE, LE, LT, IntImm, Or, PrimExpr, SizeVar, Var, free_vars, substitute
 from ..prim.cells import REGISTERS
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
-from ..tir import Buffer, BufferLoad, PrimFunc
+from ..tir import Buffer, PrimFunc
+from ..transform.shape_code import NodeTable
+from .heap_slots import Slots
 from .host_values import Number, TensorFacts
 
 _INT: Final = 1
@@ -52,37 +56,6 @@ class DirectCall:
     conditions: tuple[PrimExpr, ...]
 
 
-class Slots:
-    """The numbers in the slots of a shape heap: those that are sizes, and how the others were computed."""
-
-    def __init__(self, heap: Buffer | None, sizes: set[int], definitions: Mapping[int, PrimExpr]) -> None:
-        self._heap = heap
-        self._sizes = sizes
-        self._definitions = definitions
-
-    def is_size(self, expr: PrimExpr) -> bool:
-        """True if a number is certainly one that a dimension may be."""
-        if isinstance(expr, IntImm):
-            return 0 <= expr.value < DIMENSION_LIMIT
-        return self._slot(expr) in self._sizes
-
-    def is_multiple(self, expr: PrimExpr, unit: int) -> bool:
-        """True if a number is certainly a multiple of another."""
-        if isinstance(expr, IntImm):
-            return expr.value % unit == 0
-        if isinstance(expr, Mul):
-            return self.is_multiple(expr.a, unit) or self.is_multiple(expr.b, unit)
-        if isinstance(expr, Add | Sub):
-            return self.is_multiple(expr.a, unit) and self.is_multiple(expr.b, unit)
-        definition = self._definitions.get(self._slot(expr))
-        return unit == 1 or (definition is not None and self.is_multiple(definition, unit))
-
-    def _slot(self, expr: PrimExpr) -> int:
-        if isinstance(expr, BufferLoad) and expr.buffer is self._heap and isinstance(expr.indices[0], IntImm):
-            return expr.indices[0].value
-        return -1
-
-
 def direct_call(kernel: PrimFunc, args: Sequence[TensorArgument | Number], slots: Slots) -> DirectCall | None:
     """The call of a kernel without its checks; None if it has to make them."""
     if len(args) != len(kernel.params) or REGISTERS in kernel.attrs or "tir.is_host_func" in kernel.attrs:
@@ -103,6 +76,10 @@ class _Matching:
         self.values: dict[Var, PrimExpr] = {}
         self.args: list[PrimExpr] = []
         self.conditions: list[PrimExpr] = []
+        self.kernel_sizes: set[Var] = set()
+        """The kernel's variables that are sizes of tensors, or are required to be sizes."""
+        self.others: NodeTable[Var] = NodeTable()
+        """The variables that stand for numbers which are in no slot."""
 
     def take(self, param: Var, arg: TensorArgument | Number) -> bool:
         """Match a parameter; False if that is left to the packed form."""
@@ -115,8 +92,10 @@ class _Matching:
             value = arg.payload
             self.args.append(value)
             self.values[param] = value
-            if param.nonnegative and not self.slots.is_size(value):
-                self.conditions += [GE(value, _i64(0)), LT(value, _i64(DIMENSION_LIMIT))]
+            if param.nonnegative:
+                self.kernel_sizes.add(param)
+                if not self.slots.is_size(value):
+                    self.conditions += [GE(value, _i64(0)), LT(value, _i64(DIMENSION_LIMIT))]
             return value.dtype == "int64"
         return False
 
@@ -134,6 +113,7 @@ class _Matching:
         for var, field in signature.bound.items():
             self.values[var] = self._size(field)
             self.args.append(self.values[var])
+        self.kernel_sizes.update(signature.bound)
         compares = all(self._compare(self._size(field), expr) for field, expr in signature.compared)
         pairs = [(self.tensors[i].facts, self.tensors[j].facts) for i, j in signature.apart]
         if not compares or not all(self._require_apart(*pair) for pair in pairs):
@@ -144,14 +124,41 @@ class _Matching:
         return self.tensors[field.param].size(field.axis)
 
     def _compare(self, size: PrimExpr, expr: PrimExpr) -> bool:
-        if not all(var in self.values for var in free_vars(expr)) or not _is_linear(expr):
+        """Require that a size is as the kernel's signature has it; False if that is left to the packed form."""
+        names = free_vars(expr)
+        if not all(var in self.values for var in names):
             return False
         expected = substitute(expr, self.values)
         if isinstance(expected, IntImm) and isinstance(size, IntImm):
             return expected.value == size.value
-        if not structural_equal(size, expected):
+        found = self._meaning(size)
+        wanted = substitute(expr, {var: self._meaning(self.values[var]) for var in names})
+        if structural_equal(found, wanted):
+            return True
+        if not scalar_never_fails(substitute(expr, {var: self._plain(var) for var in names})):
+            return False
+        if not self.slots.are_equal(found, wanted):
             self.conditions.append(EQ(size, expected))
         return True
+
+    def _meaning(self, expr: PrimExpr) -> PrimExpr:
+        return self.slots.meaning(expr, self._other)
+
+    def _other(self, expr: PrimExpr) -> PrimExpr:
+        """The variable that stands for a number which is in no slot."""
+        known = self.others.get(expr)
+        if known is None:
+            known = Var("number", "int64")
+            self.others.put(expr, known)
+        return known
+
+    def _plain(self, var: Var) -> PrimExpr:
+        """A constant, or what stands for a number of which nothing is known but whether it is a size."""
+        value = self.values[var]
+        if isinstance(value, IntImm):
+            return value
+        is_size = var in self.kernel_sizes or self.slots.is_size(value)
+        return SizeVar(var.name, "int64") if is_size else Var(var.name, "int64")
 
     def _require_apart(self, a: TensorFacts, b: TensorFacts) -> bool:
         """Require that two tensors share no memory; False if nobody can tell."""
@@ -159,12 +166,29 @@ class _Matching:
             return False
         if a.memory.fresh != b.memory.fresh:
             return True
-        before = [_ends_before(*pair) for pair in ((a, b), (b, a))]
+        before = [self._ends_before(*pair) for pair in ((a, b), (b, a))]
         if any(test is True for test in before):
             return True
         tests = [test for test in before if not isinstance(test, bool)]
         self.conditions += [Or(*tests)] if len(tests) == 2 else tests
         return bool(tests)
+
+    def _ends_before(self, a: TensorFacts, b: TensorFacts) -> PrimExpr | bool:
+        """The condition under which a tensor ends before another one of its storage begins, True if that is certain;
+        False if it hardly does.
+        """
+        assert a.memory is not None
+        assert b.memory is not None
+        end, behind = a.memory.offset, b.memory.offset
+        nbytes: PrimExpr = _i64(itemsize(a.dtype))
+        for size in a.dims:
+            if size is None:
+                return False
+            nbytes = nbytes * size
+        end = end + nbytes
+        if isinstance(behind, IntImm) and (behind.value == 0 or isinstance(end, IntImm)):
+            return isinstance(end, IntImm) and end.value <= behind.value
+        return self.slots.is_at_most(self._meaning(end), self._meaning(behind)) or LE(end, behind)
 
 
 def _i64(value: int) -> PrimExpr:
@@ -175,44 +199,6 @@ def _is_compact(buffer: Buffer) -> bool:
     dtype = buffer.dtype
     plain = dtype.lanes == 1 and not dtype.is_padded and not dtype.is_handle
     return plain and not buffer.strides and buffer.elem_offset is None
-
-
-def _is_linear(expr: PrimExpr) -> bool:
-    """True if an expression over sizes cannot overflow: it has a few sums, and products with small numbers."""
-    match expr:
-        case Var() | IntImm():
-            return True
-        case Add(a, b) | Sub(a, b):
-            return all(
-                isinstance(side, Var | IntImm) or (isinstance(side, Mul) and _is_linear(side))
-                for side in (a, b)
-            )
-        case Mul(Var(), IntImm(value=factor)) | Mul(IntImm(value=factor), Var()):
-            return abs(factor) < 1 << 14
-        case _:
-            return False
-
-
-def _ends_before(a: TensorFacts, b: TensorFacts) -> PrimExpr | bool:
-    """The condition under which a tensor ends before another one of its storage begins; False if it hardly does."""
-    assert a.memory is not None
-    assert b.memory is not None
-    factor = itemsize(a.dtype)
-    sizes: list[PrimExpr] = []
-    for size in a.dims:
-        if size is None:
-            return False
-        if isinstance(size, IntImm):
-            factor *= size.value
-        else:
-            sizes.append(size)
-    start, behind = a.memory.offset, b.memory.offset
-    if isinstance(behind, IntImm) and (behind.value == 0 or (isinstance(start, IntImm) and not sizes)):
-        return isinstance(start, IntImm) and start.value + factor <= behind.value
-    nbytes: PrimExpr = _i64(factor)
-    for size in sizes:
-        nbytes = nbytes * size
-    return LE(start + nbytes, behind)
 
 
 __all__ = ["DirectCall", "Slots", "TensorArgument", "direct_call"]

@@ -20,7 +20,6 @@ from ..runtime.compiled import COUNTS
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.match import ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
-from ..runtime.sizes import is_size
 from ..tir.statements import conjunction
 from .host_values import Dims, Fields, HostValue, Memory, Number, Register, TensorFacts
 
@@ -139,7 +138,7 @@ def _match_shape(f: HostFunction, call: Call) -> HostValue:
     def store() -> None:
         for slot, dim in stores:
             f.store(slot, dim)
-            f.sizes.add(slot)
+            f.slots.add_size(slot)
 
     def ask() -> None:
         if any(code in (STORE, ASSERT_SLOT) for code in codes[::2]):
@@ -192,6 +191,8 @@ def _match_prim(f: HostFunction, call: Call) -> HostValue:
             lambda: f.store(slot, payload),
             lambda: f.on_heap("vm.builtin.match_prim_value", 1, [value, *rest]),
         )
+        if code == STORE_SIZE:
+            f.slots.add_size(slot)
         return f.null()
     if code == ASSERT_SLOT:
         same = EQ(payload, f.slot(_integer(call.args[3])))
@@ -222,9 +223,7 @@ def _make_shape(f: HostFunction, call: Call) -> HostValue:
     numbers = [_integer(arg) for arg in call.args[2:]]
     codes = list(zip(numbers[::2], numbers[1::2], strict=True))
     dims = [f.slot(operand) if code == LOAD_SLOT else _i64(operand) for code, operand in codes]
-    unsure = [
-        dim for dim, (code, operand) in zip(dims, codes, strict=True) if not _surely_size(f, code, operand)
-    ]
+    unsure = [dim for dim in dims if not f.slots.is_size(dim)]
     rest = [f.operand(arg) for arg in call.args[1:]]
 
     def ask() -> None:
@@ -235,11 +234,10 @@ def _make_shape(f: HostFunction, call: Call) -> HostValue:
 
     if unsure:
         f.otherwise(conjunction([_is_size(dim) for dim in unsure]), ask)
+        for code, operand in codes:
+            if code == LOAD_SLOT:
+                f.slots.add_size(operand)
     return Dims(tuple(dims))
-
-
-def _surely_size(f: HostFunction, code: int, operand: int) -> bool:
-    return operand in f.sizes if code == LOAD_SLOT else is_size(operand)
 
 
 def _make_prim(f: HostFunction, call: Call) -> HostValue:

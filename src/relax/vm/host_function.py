@@ -54,7 +54,7 @@ from ..expr import (
     Var,
 )
 from ..info.runtime import InfoMaker
-from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
+from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..prim import EQ, NE, FloatImm, IntImm, Not, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import Var as PrimVar
@@ -87,7 +87,8 @@ from ..tir import (
 )
 from ..tir.functor import substitute
 from ..tir.statements import conjunction, seq_of
-from .direct_calls import DirectCall, Slots, TensorArgument, direct_call
+from .direct_calls import DirectCall, TensorArgument, direct_call
+from .heap_slots import Slots
 from .host_builtins import FORMS
 from .host_flow import Bound, last_uses, makes_heap, result_allocations
 from .host_values import (
@@ -126,15 +127,12 @@ class HostFunction:
         self.floats: Buffer | None = None
         self.heap_var: Var | None = None
         self.notes = -1
-        self.sizes: set[int] = set()
-        """The slots of the heap that hold sizes of arguments."""
+        self.slots = Slots()
         self._checked: dict[Var, TensorFacts] = {}
         """The facts of variables that have been checked to be tensors."""
         self._params: frozenset[Var] = frozenset()
         self._given: dict[int, int] = {}
         """The allocations of results, by identity, for which a caller may give memory, and the positions of those."""
-        self._definitions: dict[int, PrimExpr] = {}
-        """The numbers in slots of the heap that are computed from those in others."""
         self._allocations = 0
         self._conditional = 0
         """The calls of kernels that could be by address under a condition."""
@@ -255,10 +253,11 @@ class HostFunction:
             test = self._truth(self._operand(value.cond, shared=True))
         arms: list[Stmt] = []
         for branch in (value.true_branch, value.false_branch):
-            checked, self._checked = self._checked, dict(self._checked)
+            checked, self._checked, sizes = self._checked, dict(self._checked), self.slots.sizes()
             with self.apart() as out:
                 self._sequence(cast(SeqExpr, branch), lambda branch_value: self.set(to, branch_value), tail)
             self._checked = checked
+            self.slots.restore(sizes)
             arms.append(seq_of(out))
         self._out.append(IfThenElse(test, *arms))
         return Register(to)
@@ -303,7 +302,7 @@ class HostFunction:
             buffers = list(kernel.buffer_map.values())
             own = dict(zip(buffers, (self.heap, self.floats), strict=False))
             body = cast(Stmt, substitute(kernel.body, own))
-            self._define(body)
+            self.slots.define(body)
             with self.placed(name):
                 self._out.append(body)
             return self.null()
@@ -339,18 +338,7 @@ class HostFunction:
                 args.append(
                     TensorArgument(facts, cell_call("cell_data", at), partial(cell_call, "cell_dim", at))
                 )
-        return direct_call(kernel, args, Slots(self.heap, self.sizes, self._definitions))
-
-    def _define(self, body: Stmt) -> None:
-        """Note what a shape function stores into the heap."""
-
-        def visit(node: Node) -> None:
-            if isinstance(node, BufferStore) and node.buffer is self.heap:
-                index = node.indices[0]
-                if isinstance(index, IntImm):
-                    self._definitions[index.value] = node.value
-
-        walk(body, visit)
+        return direct_call(kernel, args, self.slots)
 
     def _relax(self, name: str, args: Sequence[HostValue], tail: bool) -> HostValue:
         to = self.registers.take()
@@ -427,6 +415,7 @@ class HostFunction:
     def make_heap(self, size: int, notes: Sequence[str]) -> None:
         """Give the function a shape heap, with a note on each slot."""
         self.heap = Buffer(PrimVar("heap", "handle"), "int64", (size,), name="heap")
+        self.slots = Slots(self.heap)
         self.notes = self.table.constant(NOTES_END.join(notes))
 
     def make_floats(self) -> None:

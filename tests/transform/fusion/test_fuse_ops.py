@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relax
@@ -159,6 +160,36 @@ def test_outputs_are_the_last_of_a_group():
             return (t, b)
 
     assert grouped(Mod) == ["fused_negative_exp", "fused_abs_sqrt"]
+
+
+def test_a_field_of_another_kernels_tuple_is_given_not_the_tuple():
+    """Keys of a decoder, cut out of one product, behind those of the tokens before: FuseTIR makes one kernel of it."""
+
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 12), "float32"), past: R.Tensor((4, "m"), "float32")):
+            with R.dataflow():
+                parts = R.split(x, 3, axis=1)
+                keys = R.concat([past, R.permute_dims(parts[1])], axis=1)
+                y = R.add(parts[0], parts[2])
+                R.output(keys, y)
+            return (keys, y)
+
+    fused = FuseOps()(legalized(Mod))
+    params = fused["fused_transpose_concatenate"].params
+    assert [str(param.struct_info) for param in params] == [
+        'R.Tensor((n, 4), dtype="float32")',
+        'R.Tensor((4, m), dtype="float32")',
+    ]
+    assert isinstance(relax.transform.FuseTIR()(fused)["fused_transpose_concatenate"], relax.tir.PrimFunc)
+    vm = relax.VirtualMachine(relax.build(Mod, "llvm"), relax.cpu())
+    for n, m in ((3, 5), (0, 2), (1, 0)):
+        x = np.arange(n * 12, dtype="float32").reshape(n, 12)
+        past = np.ones((4, m), "float32")
+        keys, y = vm["main"](x, past)
+        np.testing.assert_array_equal(keys.numpy(), np.concatenate([past, x[:, 4:8].T], axis=1))
+        np.testing.assert_array_equal(y.numpy(), x[:, :4] + x[:, 8:])
 
 
 def test_reductions_do_not_join_each_other():

@@ -6,6 +6,9 @@ for i in range(4):                          for i in range(4):
             B[i + j] = A[i + 0]         (below an assertion, what it says is known, too)
     for k in range(0):
         C[k] = A[k]
+
+Shape arithmetic of Relax functions (``tir.is_host_func``) is left as it stands: overflow is an error there, and what is
+simpler might not raise it.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ from .each_prim_func import each_prim_func
 
 
 def simplify_func(func: PrimFunc) -> PrimFunc:
-    """The function, simplified."""
+    """The function, simplified; itself if it is shape arithmetic."""
+    if func.attrs.get("tir.is_host_func"):
+        return func
     limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
     simplifier = _Simplifier()
     with simplifier.analyzer.limits_scope(limits):

@@ -98,7 +98,18 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
                 nodes[numbers[var]].consumers.append((number, _edge(var, kernel, kind)))
     groups = fusion_groups(nodes, max_depth)
     chosen = [group for group in groups if sum(kernels[i] is not None for i in group) > 1]
-    return [[b for b in map(bindings.__getitem__, group) if isinstance(b, VarBinding)] for group in chosen]
+    return [_with_sources([bindings[i] for i in group]) for group in chosen]
+
+
+def _with_sources(group: Sequence[Binding]) -> list[VarBinding]:
+    """A group without the projections out of tuples that others make: it is given what they take, not the tuple."""
+    bound = {binding.var for binding in group}
+    return [
+        b
+        for b in group
+        if isinstance(b, VarBinding)
+        and not (isinstance(b.value, TupleGetItem) and b.value.tuple_value not in bound)
+    ]
 
 
 def _fusable(binding: Binding, calls: KernelCalls) -> KernelCall | None:

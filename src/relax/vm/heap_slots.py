@@ -1,0 +1,135 @@
+"""The numbers in the shape heap of a function that is being compiled: what they are computed from, and what follows.
+
+    heap[0] = T.cell_dim(r[0], 0)           a size
+    heap[1] = (heap[0] + 3) // 4            a size as well, as the prover says
+    heap[2] = heap[0] * 4                   a multiple of 4
+
+Shape arithmetic is exact: it raises an error where it leaves 64 bits. So the number in a slot is what its expression
+is among the integers, and what the prover says of the one holds for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..analysis.totality import is_surely_size
+from ..ir import Node, walk
+from ..prim import Add, Analyzer, IntImm, Max, Min, Mul, PrimExpr, SizeVar, Sub, Var, free_vars, substitute
+from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, Stmt
+
+
+class Slots:
+    """The slots of a shape heap: which hold sizes, and how those that are not matched are computed."""
+
+    def __init__(self, heap: Buffer | None = None) -> None:
+        self.heap = heap
+        self._sizes: set[int] = set()
+        self._definitions: dict[int, PrimExpr] = {}
+        """By slot: expressions over the variables in `_origins`."""
+        self._origins: dict[Var, int] = {}
+        """The slots which the variables of shape functions are read from."""
+        self._meanings: dict[int, PrimExpr] = {}
+        self._analyzer = Analyzer()
+
+    # ------------------------------------------------------------------------------------- facts
+
+    def define(self, body: Stmt) -> None:
+        """Note what a shape function stores into the heap."""
+
+        def visit(node: Node) -> None:
+            if isinstance(node, LetStmt) and node.var.dtype == "int64":
+                slot = self.slot_of(node.value)
+                if slot is not None:
+                    self._origins[node.var] = slot
+            elif isinstance(node, BufferStore) and node.buffer is self.heap:
+                index, value = node.indices[0], node.value
+                if isinstance(index, IntImm) and all(var in self._origins for var in free_vars(value)):
+                    self._definitions[index.value] = value
+
+        walk(body, visit)
+
+    def add_size(self, slot: int) -> None:
+        """Note that a slot holds a size from here on."""
+        if slot not in self._sizes:
+            self._sizes.add(slot)
+            self._meanings.clear()
+
+    def sizes(self) -> frozenset[int]:
+        """The slots that have been noted to hold sizes, for `restore`."""
+        return frozenset(self._sizes)
+
+    def restore(self, sizes: frozenset[int]) -> None:
+        """Forget which slots have been noted to hold sizes since."""
+        if len(sizes) != len(self._sizes):
+            self._sizes = set(sizes)
+            self._meanings.clear()
+
+    # ----------------------------------------------------------------------------------- answers
+
+    def slot_of(self, expr: PrimExpr) -> int | None:
+        """The slot that an expression reads, None if it reads none or does more."""
+        if isinstance(expr, BufferLoad) and expr.buffer is self.heap and isinstance(expr.indices[0], IntImm):
+            return expr.indices[0].value
+        return None
+
+    def is_size(self, expr: PrimExpr) -> bool:
+        """True if a number is certainly one that a dimension may be."""
+        slot = self.slot_of(expr)
+        return slot in self._sizes or ((slot is not None or isinstance(expr, IntImm)) and self._is_size(expr))
+
+    def _is_size(self, expr: PrimExpr) -> bool:
+        return is_surely_size(self.meaning(expr))
+
+    def is_multiple(self, expr: PrimExpr, unit: int) -> bool:
+        """True if a number is certainly a multiple of another."""
+        match expr:
+            case IntImm(value=value):
+                return value % unit == 0
+            case Mul(a, b):
+                return self.is_multiple(a, unit) or self.is_multiple(b, unit)
+            case Add(a, b) | Sub(a, b) | Max(a, b) | Min(a, b):
+                return self.is_multiple(a, unit) and self.is_multiple(b, unit)
+            case _:
+                slot = self.slot_of(expr)
+                definition = None if slot is None else self._definitions.get(slot)
+                return unit == 1 or (definition is not None and self.is_multiple(definition, unit))
+
+    def meaning(self, expr: PrimExpr, other: Callable[[PrimExpr], PrimExpr] | None = None) -> PrimExpr:
+        """An expression of slots and constants, by what the slots are computed from: variables that stand for slots.
+
+        `other` gives what stands for anything else; it need not be given if there is nothing else.
+        """
+        match expr:
+            case IntImm():
+                return expr
+            case Add(a, b) | Sub(a, b) | Mul(a, b):
+                return type(expr)(self.meaning(a, other), self.meaning(b, other))
+            case _:
+                slot = self.slot_of(expr)
+                if slot is not None:
+                    return self._meaning_of(slot)
+                return expr if other is None else other(expr)
+
+    def _meaning_of(self, slot: int) -> PrimExpr:
+        if slot not in self._meanings:
+            definition = self._definitions.get(slot)
+            if definition is None or definition.dtype != "int64":
+                made = (SizeVar if slot in self._sizes else Var)(f"slot{slot}", "int64")
+            else:
+                values = {var: self._meaning_of(self._origins[var]) for var in free_vars(definition)}
+                made = substitute(definition, values)
+            self._meanings[slot] = made
+        return self._meanings[slot]
+
+    def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """True if two meanings are known to be equal."""
+        return self._analyzer.can_prove_equal(a, b)
+
+    def is_at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """True if one meaning is known to be no greater than another."""
+        if isinstance(b, Max) and (self.is_at_most(a, b.a) or self.is_at_most(a, b.b)):
+            return True
+        return self._analyzer.can_prove_less_equal(a, b)
+
+
+__all__ = ["Slots"]
