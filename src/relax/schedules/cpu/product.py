@@ -469,7 +469,11 @@ class _Writer:
                 return block([*asked, self._step(part, acc, left, right, k, height)])
 
             sums = alloc(
-                "right", (width,), self.dtype, "local", lambda right: loop("k", part.depth, partial(step, right))
+                "right",
+                (width,),
+                self.dtype,
+                "local",
+                lambda right: loop("k", part.depth, partial(step, right)),
             )
             kept = rows.sums
             if kept is None:
@@ -494,7 +498,7 @@ class _Writer:
         if is_const(tiles, 1):
             width, line = part.panel.vectors * self.tile.lanes, LINE // (self.operands.total.dtype.bits // 8)
             ahead = k + max(AHEAD // LINE * line // width, 1)
-            lines = [BufferLoad(source, (ahead, int64(c))) for c in range(0, width, line)]
+            lines = [BufferLoad(source, (ahead, c)) for c in range(0, width, line)]
             return [Evaluate(prefetch(line, locality=2)) for line in lines]
         quarter, other = floormod(number, QUARTERS), floormod(number + 2, QUARTERS)
         if isinstance(tiles, IntImm):
