@@ -19,7 +19,7 @@ from rich.table import Table
 
 from relax import te
 from relax.codegen import build_module, resolve
-from relax.runtime import set_num_threads
+from relax.runtime import nd, set_num_threads
 from relax.schedules import cpu
 from relax.tir import PrimFunc
 
@@ -61,10 +61,10 @@ def ours(m: int, n: int, k: int, dtypes: tuple[str, str, str]) -> Run:
     a, b = numbers((m, k), dtypes[0]), numbers((k, n), dtypes[1])
     packed = next(filter(None, (rule.pack(func, target, (1,)) for rule in cpu.RULES)))
     kernel = build_module(packed.func)["main"]
-    result = np.zeros((m, n), dtypes[2])
-    arguments = [a, np.ascontiguousarray(packed.packings[1](b)), result]
+    # Tensors of relax, as those of a program are: NumPy's arrays begin in the middle of a cache line.
+    arguments = [nd.array(x) for x in (a, packed.packings[1](b), np.zeros((m, n), dtypes[2]))]
     kernel(*arguments)
-    np.testing.assert_array_equal(result, a.astype("float64") @ b.astype("float64"))
+    np.testing.assert_array_equal(arguments[2].numpy(), a.astype("float64") @ b.astype("float64"))
     return lambda: kernel(*arguments)
 
 

@@ -92,6 +92,18 @@ def test_a_small_loop_stays_serial():
     check(large, np.ones((128, 512), "float32"))
 
 
+def test_a_prefetch_is_little_work():
+    @T.prim_func
+    def asked(A: T.Buffer((64, 64), "float32")):
+        for i in T.parallel(64):
+            for j in range(64):
+                T.prefetch(A[i, j + 16])
+                A[i, j] = A[i, j] + T.float32(1)
+
+    assert LAUNCH not in text_of(asked)
+    check(asked, np.ones((64, 64), "float32"))
+
+
 def test_the_work_of_vectors_counts_by_instructions():
     """As many elements as in the large loop above: one instruction each sixteen."""
 

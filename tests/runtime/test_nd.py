@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
+import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +16,7 @@ import tvm_ffi
 
 from relax.runtime import NDArray, cpu, nd, numpy_view, tensor_of
 from relax.runtime.dtypes import DLPACK_CODES, NUMPY_DTYPES
-from relax.runtime.tensor import view_tensor
+from relax.runtime.tensor import LARGE_PAGE, view_tensor
 
 SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (1, 1), (2, 3, 4)]
 
@@ -42,6 +45,30 @@ def test_array_round_trips_every_dtype(dtype, shape):
     shared = nd.from_dlpack(value)
     assert (shared.shape, shared.dtype) == (shape, dtype)
     assert bits(shared.numpy()) == bits(value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="large pages are asked of Linux")
+def test_memory_of_large_tensors_is_in_large_pages():
+    def advised(address):
+        """True if the system was asked for large pages at an address: the flag hg of its mapping."""
+        inside = False
+        for line in Path("/proc/self/smaps").read_text().splitlines():
+            if span := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+                inside = int(span[1], 16) <= address < int(span[2], 16)
+            elif inside and line.startswith("VmFlags:"):
+                return "hg" in line.split()
+        return False
+
+    kept = []
+    for elements in (1 << 19, (1 << 20) + 7, 10 << 20):
+        tensor = nd.empty((elements,), "float32")
+        kept.append(tensor)
+        assert tensor.data_ptr() % 64 == 0
+        assert tensor.data_ptr() % LARGE_PAGE < 4096
+        whole = (4 * elements) // LARGE_PAGE
+        assert all(advised(tensor.data_ptr() + page * LARGE_PAGE) for page in range(whole))
+        tensor[:] = np.arange(elements, dtype="float32")
+        assert tensor.numpy()[-1] == elements - 1
 
 
 @pytest.mark.parametrize("dtype", DLPACK_CODES)

@@ -110,9 +110,10 @@ def packed_product(rows, k, n, machine):
 
 
 @pytest.mark.parametrize(("k", "n"), [(192, 70), (64, 16)])
-def test_few_rows_read_several_places_of_a_panel_in_turn(target, k, n):
+def test_few_rows_ask_for_what_they_read_soon(target, k, n):
     func, panels = packed_product(te.var("m", "int64"), k, n, target)
-    assert "for k, s in T.grid(T.int64(8), T.int64(8))" in func.script()
+    ahead = {70: "k + 10, 32", 16: "k + 32, 0"}[n]  # 2 kB: rows of 48 columns, and of 16
+    assert f"T.prefetch(panel[{ahead}]" in func.script()
     kernel = build_module(packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[0])["main"]
     host_panels = packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[1]
     for rows in (1, 2, 3, 4, 6, 8, 11, 12, 13, 23):
@@ -125,10 +126,14 @@ def test_few_rows_read_several_places_of_a_panel_in_turn(target, k, n):
             np.testing.assert_array_equal(result, x @ integers(k, n))
 
 
-@pytest.mark.parametrize("rows", [1, 7, 14])
-def test_a_known_number_of_few_rows(rows):
+@pytest.mark.parametrize("rows", [1, 3, 7, 14])
+def test_a_known_number_of_few_rows(target, rows):
+    asked = [
+        line for line in packed_product(rows, 192, 70, target)[0].script().splitlines() if "prefetch" in line
+    ]
+    assert [sum("k + " in line for line in asked), sum("io" in line for line in asked)] == {
+        1: [5, 0], 3: [5, 0], 7: [0, 8], 14: [0, 8]}[rows]  # fmt: skip
     func, panels = packed_product(rows, 192, 70, resolve("llvm"))
-    assert (", s in T.grid(" in func.script()) == (rows < 12)
     x, result = integers(rows, 192), np.full((rows, 70), 77, "float32")
     build_module(func)["main"](x, panels, result)
     np.testing.assert_array_equal(result, x @ integers(192, 70))

@@ -85,6 +85,12 @@ def test_few_rows_are_streamed(same, m, n, k):
     same(product(m, n, k), StreamedProduct(), shapes(m, n, k))
 
 
+def test_streams_ask_for_their_next_rows(target):
+    script = schedule(product(2, 40, 113), target, [StreamedProduct()]).script()
+    assert script.count("T.prefetch(B_tile[ko * 8 + ") == 8  # of whole vectors, not in the rest of a strip
+    assert "T.prefetch(B_tile[ko * 8 + 7 + 8, v * 16], 0, 2)" in script
+
+
 def test_streams_of_unknown_width_and_depth(same):
     func = product(2, te.var("n", "int64"), te.var("k", "int64"))
     same(func, StreamedProduct(), *(shapes(2, n, k) for n, k in ((0, 3), (3, 0), (1, 1), (33, 9), (1030, 8))))

@@ -117,10 +117,15 @@ def _operations(cx: Context, expr: PrimExpr) -> float:
             total += vectors * _VECTOR_ARITHMETIC or 1.0
         elif isinstance(part, Call):
             called = _UNKNOWN_CALL if isinstance(part.op, GlobalVar) else _ELEMENTARY
-            total += vectors * _VECTOR_ELEMENTARY or called
+            total += 1.0 if _asks(part) else vectors * _VECTOR_ELEMENTARY or called
 
     post_order(expr, visit)
     return total
+
+
+def _asks(call: Call) -> bool:
+    """True for a prefetch, which nothing waits for."""
+    return not isinstance(call.op, GlobalVar) and call.op.name == "tir.prefetch"
 
 
 def _access(cx: Context, buffer: Buffer, dtype: DataType) -> float:

@@ -19,8 +19,8 @@ depth is known and one block needs no sums in memory: each tile stores its resul
 (`tile_view`), so that only their places depend on sizes, and not each index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
-cache. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in tiles of at most four, which
-read eight places of a block in turn: memory delivers several streams faster than one.
+cache. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in tiles of at most four; a tile
+that is alone reads in the order of memory, and asks for what is a little further on.
 
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
 High-Performance Matrix Multiplication*, 2008, with blocks for the first-level cache instead of the second.
@@ -88,8 +88,16 @@ from .tiling import (
     with_panels,
 )
 
-STREAMS: Final = 8
-"""The places of a block of packed panels that few rows read in turn: memory delivers them faster than one."""
+AHEAD: Final = 2048
+"""The bytes of packed panels between what few rows read, in the order of memory, and what they ask for.
+
+Processors recognise the order too, but begin anew with each page of memory. From 4 kB on, what was asked for is gone
+before it is read.
+"""
+LINE: Final = 64
+"""The bytes that are fetched together."""
+EVEN: Final = 8
+"""Blocks of equal depth are a multiple of so many rows."""
 QUARTERS: Final = 4
 """The tiles that together ask for the next block of packed panels: each for one line in a step."""
 CHUNK: Final = 40
@@ -148,7 +156,7 @@ def even_block(depth: PrimExpr, most: int) -> int:
     """The depth of blocks of at most so many rows: where it can be, one that divides a number into equal blocks."""
     if not isinstance(depth, IntImm) or depth.value <= most:
         return most
-    sizes = range(most // STREAMS * STREAMS, most // 2, -STREAMS)
+    sizes = range(most // EVEN * EVEN, most // 2, -EVEN)
     return next((size for size in sizes if depth.value % size == 0), most)
 
 
@@ -196,7 +204,7 @@ class _Share:
     tiles: PrimExpr
     """The number of tiles that ask; 1: none does."""
     low: bool = False
-    """True for tiles too few to hide that memory is slow: they read several streams."""
+    """True for tiles too few to hide that memory is slow."""
 
     def behind(self, count: PrimExpr | int) -> _Share:
         """The share of the tile so many behind this one."""
@@ -489,12 +497,15 @@ class _Writer:
 
         def tile(acc: Buffer) -> Stmt:
             def step(right: Buffer, k: PrimExpr) -> Stmt:
-                asked = self._asked(part, k, share.number, share.tiles)
+                asked = self._asked(part, k, share)
                 return block([*asked, self._step(part, acc, left, right, k, height)])
 
-            steps = self._in_streams if share.low else partial(loop, "k")
             sums = alloc(
-                "right", (width,), self.dtype, "local", lambda right: steps(part.depth, partial(step, right))
+                "right",
+                (width,),
+                self.dtype,
+                "local",
+                lambda right: loop("k", part.depth, partial(step, right)),
             )
             kept = rows.sums
             if kept is None:
@@ -508,28 +519,26 @@ class _Writer:
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _in_streams(self, depth: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """A statement for each k of a block: of packed panels, of one of several places after the other."""
-        packed = self.operands.packed is not None
-        if not packed or not isinstance(depth, IntImm) or depth.value % STREAMS:
-            return loop("k", depth, body)
-        length = depth.value // STREAMS
-        return loop("k", length, lambda k: loop("s", STREAMS, lambda s: body(s * length + k)))
-
-    def _asked(self, part: _Block, k: PrimExpr, number: PrimExpr, tiles: PrimExpr) -> list[Stmt]:
+    def _asked(self, part: _Block, k: PrimExpr, share: _Share) -> list[Stmt]:
         """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
 
-        Four tiles ask for all lines without the second one. A single tile reads streams instead, as low ones do.
+        Four tiles ask for all lines without the second one. A single low tile asks for what it reads soon.
         """
-        if self.operands.packed is None or is_const(tiles, 1):
+        source, number, tiles = part.source, share.number, share.tiles
+        if self.operands.packed is None or (is_const(tiles, 1) and not share.low):
             return []
+        if is_const(tiles, 1):
+            width, line = part.panel.vectors * self.tile.lanes, LINE // (self.operands.total.dtype.bits // 8)
+            ahead = k + max(AHEAD // LINE * line // width, 1)
+            lines = [BufferLoad(source, (ahead, c)) for c in range(0, width, line)]
+            return [Evaluate(prefetch(line, locality=2)) for line in lines]
         quarter, other = floormod(number, QUARTERS), floormod(number + 2, QUARTERS)
         if isinstance(tiles, IntImm):
             quarters = [quarter] if tiles.value >= QUARTERS else [quarter, other]
         else:
             quarters = [quarter, Select(tiles < QUARTERS, other, quarter)]
         rows = [part.depth + floordiv(part.depth, QUARTERS) * each for each in quarters]
-        lines = [BufferLoad(part.source, (row, k * self.tile.lanes)) for row in rows]
+        lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
         return [Evaluate(prefetch(line, locality=2)) for line in lines]
 
     def _step(self, part: _Block, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int) -> Stmt:

@@ -5,13 +5,15 @@
             with T.init():                       for ko in range(K // 8):
                 C[i, j] = 0                          for j in strip, a vector at a time:
             C[i, j] += A[i, k] * B[k, j]                 s = sums[:, j]
+                                                         prefetch(B[(ko + 1) * 8 + u, j])           for u in 0 .. 7
                                                          s += A[:, ko * 8 + u] * B[ko * 8 + u, j]   for u in 0 .. 7
                                                          sums[:, j] = s
                                                  the same for the last K % 8, one at a time
                                                  C[:, strip] = sums
 
-Such a product is as fast as memory delivers B. Eight rows of B are eight streams, which processors prefetch; the sums
-of a strip stay in the first-level cache. A nest behind it that maps sums to results is part of the last step.
+Such a product is as fast as memory delivers B. Eight rows of B are eight streams; processors recognise each anew in
+every strip, so that the next eight rows are asked for. The sums of a strip stay in the first-level cache. A nest
+behind it that maps sums to results is part of the last step.
 
 Refused: more than 8 rows or a number that is not known, columns that are not contiguous, and what `product` refuses.
 """
@@ -22,10 +24,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, DeclBuffer, ForKind, LetStmt, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, PrimFunc, Stmt
 from ..build import alloc, block, digits, int64, let, loop, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import ScheduleRule
@@ -146,7 +149,8 @@ class _Writer:
                     factor = BufferLoad(left, (int64(p), k)).astype(dtype)
                     total = Add(total, Mul(spread(factor, lanes), name))
                 stores.append(vector_store(sums, (p, c), total))
-            result = block(stores)
+            asked = [Evaluate(prefetch(BufferLoad(right, (k + STREAMS, c)), locality=2)) for k in depths]
+            result = block([*(asked if lanes > 1 and len(depths) == STREAMS else []), *stores])
             for name, k in reversed(list(zip(names, depths, strict=True))):
                 result = LetStmt(name, vector_load(right, (k, c), lanes).astype(wide), result)
             return result
