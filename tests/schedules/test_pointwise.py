@@ -10,7 +10,9 @@ from relax import te, tir, topi
 from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
-from relax.schedules.cpu import RULES, Pointwise, pointwise_tiles
+from relax.schedules.cpu import RULES, Pointwise
+from relax.schedules.cpu.along_channels import AlongChannels
+from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.pixels import WeightBlocks
 from relax.script import relax as R
 
@@ -74,7 +76,7 @@ def form(monkeypatch):
     """Sets the form of the loops: "pixels" or "channels"."""
 
     def choose(name):
-        form = {"pixels": pointwise_tiles.AlongPixels, "channels": pointwise_tiles.AlongChannels}[name]
+        form = {"pixels": AlongPixels, "channels": AlongChannels}[name]
         monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", form)
 
     return choose
