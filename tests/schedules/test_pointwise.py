@@ -160,11 +160,12 @@ def test_the_form_is_that_with_fewer_steps(target, conv):
     flat_and_small = unit(conv, ci=16, co=256, size=(7, 7))
     large = unit(conv, ci=512, co=256, size=(32, 32))
     deep, flat = (unit(conv, ci=ci, co=256, size=(h, w)) for ci in (512, 64))
+    narrowing, wide = (unit(conv, ci=ci, co=64, size=(h, w)) for ci in (384, 128))
     filled = [
         packed(case.func(), target)[1].is_filled
-        for case in (deep_and_small, flat_and_small, large, deep, flat)
+        for case in (deep_and_small, flat_and_small, large, deep, flat, narrowing, wide)
     ]
-    assert filled == [True, False, False, True, False]
+    assert filled == [True, False, False, True, False, True, False]
 
 
 def test_a_model_with_unknown_sizes():
@@ -275,7 +276,7 @@ def test_weights_that_something_else_reads_too_stay_as_they_are(target):
 
 
 def test_more_groups_of_channels_than_share_them_evenly(conv):
-    """33 blocks for 8 groups are 5 for each of the first 6, 3 for the next, and none for the last."""
+    """33 blocks for 16 groups are 3 for each of the first 11, and none for the others."""
     target = resolve("llvm -mcpu=skylake-avx512 -num-cores=16")
     h, w = te.var("h", "int64"), te.var("w", "int64")
     known = unit(conv, ci=2, co=426, size=(h, w))

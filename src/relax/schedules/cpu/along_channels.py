@@ -14,7 +14,7 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, Load, Writer, image_of
+from .pointwise_tiles import LINE, SHARING, Load, Writer, image_of
 from .squares import transposed_square
 
 SUMMED: Final = 128
@@ -33,6 +33,9 @@ class AlongChannels(Writer):
 
     def unit(self) -> int:
         return self.lanes
+
+    def least_blocks(self) -> int:
+        return SHARING if self.pixels.steps else 1
 
     def packing(self) -> WeightBlocks:
         """The order of weights: blocks of as many channels as a tile has columns."""

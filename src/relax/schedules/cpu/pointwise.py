@@ -41,6 +41,10 @@ from .windows import Kernel, rewritten_kernels
 
 WEIGHTS: Final = 1 << 17
 """The weights from which on images of unknown size are taken to be small: deep layers have many channels."""
+DEEP: Final = 320
+"""The input channels from which on they are so too, if there are `NARROWED` times as many as output channels."""
+NARROWED: Final = 3
+"""The ends of inverted residuals have fewer channels: those of a tile's rows would be few blocks."""
 TRANSPOSED: Final = 6
 """The steps in which a vector of results is transposed and stored."""
 
@@ -86,12 +90,14 @@ class Pointwise(ScheduleRule):
 
 
 def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
-    """The form that takes fewer steps; for an unknown number of pixels, by the number of weights."""
+    """The form that takes fewer steps; for an unknown number of pixels, by the numbers of channels."""
     first, second = AlongPixels(pixels, target), AlongChannels(pixels, target)
     moved = pixels.channels / first.lanes * TRANSPOSED / pixels.inputs
     if isinstance(pixels.count, IntImm):
         return first if first.cost() <= second.cost() + pixels.count.value * moved else second
-    return first if pixels.inputs * pixels.channels < WEIGHTS else second
+    inputs, channels = pixels.inputs, pixels.channels
+    is_small = inputs * channels >= WEIGHTS or inputs >= max(DEEP, NARROWED * channels)
+    return second if is_small else first
 
 
 def pixels_of(kernel: Kernel) -> Pixels | None:

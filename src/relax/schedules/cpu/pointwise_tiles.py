@@ -69,8 +69,8 @@ LEAST: Final = 96
 """The pixels of a chunk at least."""
 TASKS: Final = 2
 """The tasks for each core, if there are so many."""
-LEAST_BLOCKS: Final = 4
-"""The blocks of channels that share a copy of pixels at least, where there are so many."""
+SHARING: Final = 4
+"""The blocks of channels beside which a copy of pixels takes little time."""
 LINE: Final = 64
 """The bytes of a line of the cache."""
 
@@ -133,6 +133,10 @@ class Writer:
         """The neighbouring pixels that are stored at a time."""
         raise NotImplementedError
 
+    def least_blocks(self) -> int:
+        """The blocks of channels that share a copy of pixels at least, where there are so many."""
+        raise NotImplementedError
+
     def cost(self) -> float:
         """The steps for one input channel."""
         return cost(*self.sizes(), (self.height, self.vectors))
@@ -162,7 +166,7 @@ class Writer:
 
         def grouped(chunks: PrimExpr) -> Stmt:
             others = _product([*(size_of(v) for v in batch), chunks])
-            number = _groups(blocks, others, self.cores)
+            number = _groups(blocks, self.least_blocks(), others, self.cores)
             return named(
                 "groups", number, lambda number: parallel([*(size_of(v) for v in batch), chunks, number])
             )
@@ -321,13 +325,17 @@ def image_of(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
     return [values[v.var] for v in pixels.batch]
 
 
-def _groups(blocks: int, others: PrimExpr, cores: int) -> PrimExpr:
-    """The number of groups of blocks of channels, where `others` tasks are too few for the cores."""
-    most = max(blocks // LEAST_BLOCKS, 1)
-    if cores == 1 or most == 1:
+def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
+    """The number of groups of blocks of channels, where `others` tasks are too few for the cores.
+
+    Groups of `SHARING` blocks even out what cores take; groups of `least` blocks only make one task for each core.
+    """
+    if cores == 1 or blocks // least <= 1:
         return int64(1)
-    missing = floordiv(int64(TASKS * cores), maximum(others, int64(1)))
-    return simplify(maximum(int64(1), minimum(int64(most), missing)))
+    others = maximum(others, int64(1))
+    several = minimum(int64(blocks // SHARING), floordiv(int64(TASKS * cores), others))
+    each = minimum(int64(blocks // least), floordiv(int64(cores), others))
+    return simplify(maximum(int64(1), maximum(several, each)))
 
 
 def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
