@@ -93,6 +93,38 @@ def test_exponentials_of_vectors():
     assert ("vscalefps" in module.get_source("asm")) == has_scale
 
 
+def test_erf_of_vectors_is_that_of_elements():
+    """By pieces, from a table, where the machine looks up 16 elements at once."""
+
+    @T.prim_func
+    def main(X: T.Buffer((16384,), "float32"), Y: T.Buffer((16384,), "float32")):
+        for i in range(1024):
+            for lane in T.vectorized(16):
+                Y[i * 16 + lane] = T.erf(X[i * 16 + lane])
+
+    @T.prim_func
+    def single(x: T.float32, Y: T.Buffer((1,), "float32")):
+        Y[0] = T.erf(x)
+
+    module = codegen.build_module({"main": main, "single": single})
+    bounds = np.arange(32) / np.float32(3.9375) / 2  # between pieces, and in their middles
+    given = np.concatenate(
+        [bounds, np.nextafter(bounds, -1), np.nextafter(bounds, 9), [np.nan, np.inf, -np.inf, -0.0]]
+    )
+    x = np.concatenate([given.astype("float32"), np.linspace(-4.5, 4.5, 16384 - given.size, dtype="float32")])
+    found = np.empty_like(x)
+    module["main"](x, found)
+    assert ulps(found, REFERENCES["erf"](x.astype("float64"))).max() < 4
+    assert np.abs(found[np.isfinite(x)]).max() == 1
+    np.testing.assert_array_equal(found[np.isinf(x)], [1, -1])
+    assert np.isnan(found[np.isnan(x)]).all()
+    assert np.signbit(found[given.size - 1])
+    for i in range(0, 16384, 41):
+        alone = np.empty(1, "float32")
+        module["single"](float(x[i]), alone)
+        np.testing.assert_array_equal(alone, found[i : i + 1])
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2"])
 def test_small_floats_compute_in_float32_and_round_once(kernels, dtype):
     from relax.ir import DataType

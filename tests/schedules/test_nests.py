@@ -143,6 +143,51 @@ def test_change_of_layout(target):
     check(func, target, numbers(2, 20, 9, 7), outputs=[((2, 9, 7, 20), "float32")])
 
 
+# ------------------------------------------------------------------------------------------ interleaved lines
+
+
+def interleaving(n, m, dtype="float32"):
+    """Pixels of four images in turn, and what is computed of them, as behind a transposed convolution."""
+    x, b = placeholder(n, 2, 2, n, m, dtype=dtype), placeholder(n, dtype=dtype, name="B")
+    y = te.compute(
+        (n, n * 2, m * 2), lambda c, i, j: x[c, i % 2, j % 2, i // 2, j // 2] * b[c] + b[c] * 3, "out"
+    )
+    return func_of(y, x, b)
+
+
+@pytest.mark.parametrize(
+    ("n", "m"), [(0, 9), (3, 0), (1, 1), (2, 7), (2, 15), (1, 16), (3, 17), (2, 33), (1, 2500)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+def test_interleaved_lines(target, n, m, dtype):
+    func = interleaving(*sizes("n", "m"), dtype)
+    assert "T.Shuffle" in schedule(func, target, [Nests()]).script()
+    given = [numbers(n, 2, 2, n, m, dtype=dtype), numbers(n, dtype=dtype)]
+    check(func, target, *given, outputs=[((n, 2 * n, 2 * m), dtype)])
+
+
+def test_interleaved_lines_of_known_size(target):
+    func = interleaving(3, 70)
+    assert "T.Shuffle" in schedule(func, target, [Nests()]).script()
+    given = numbers(3, 2, 2, 3, 70)
+    given[0, 0, 0, 0, :3] = [np.nan, np.inf, -np.inf]
+    check(func, target, given, numbers(3), outputs=[((3, 6, 140), "float32")])
+
+
+def test_other_divided_lines_are_not_interleaved(target):
+    m = te.var("m", "int64")
+    x = placeholder(8, 5, m)
+    others = {
+        "thirds": te.compute((8, m * 3), lambda i, j: x[i, j % 3, j // 3], "out"),
+        "odd lengths": te.compute((8, m), lambda i, j: x[i, j % 2, j // 2], "out"),
+        "the other way": te.compute((8, m * 2), lambda i, j: x[i, 0, m - 1 - j // 2], "out"),
+        "short lines": te.compute((m, 30), lambda i, j: x[j // 2 // 2, j % 2, i], "out"),
+    }
+    for reason, out in others.items():
+        arranged = schedule(func_of(out, x), target, [Nests()]).script()
+        assert "T.Shuffle" not in arranged, reason
+
+
 # ------------------------------------------------------------------------------------------ reductions
 
 REDUCTIONS = [topi.sum, topi.max, topi.prod]

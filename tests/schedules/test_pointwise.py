@@ -10,7 +10,9 @@ from relax import te, tir, topi
 from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
-from relax.schedules.cpu import RULES, Pointwise, pointwise_tiles
+from relax.schedules.cpu import RULES, Pointwise
+from relax.schedules.cpu.along_channels import AlongChannels
+from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.pixels import WeightBlocks
 from relax.script import relax as R
 
@@ -74,7 +76,7 @@ def form(monkeypatch):
     """Sets the form of the loops: "pixels" or "channels"."""
 
     def choose(name):
-        form = {"pixels": pointwise_tiles.AlongPixels, "channels": pointwise_tiles.AlongChannels}[name]
+        form = {"pixels": AlongPixels, "channels": AlongChannels}[name]
         monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", form)
 
     return choose
@@ -158,11 +160,12 @@ def test_the_form_is_that_with_fewer_steps(target, conv):
     flat_and_small = unit(conv, ci=16, co=256, size=(7, 7))
     large = unit(conv, ci=512, co=256, size=(32, 32))
     deep, flat = (unit(conv, ci=ci, co=256, size=(h, w)) for ci in (512, 64))
+    narrowing, wide = (unit(conv, ci=ci, co=64, size=(h, w)) for ci in (384, 128))
     filled = [
         packed(case.func(), target)[1].is_filled
-        for case in (deep_and_small, flat_and_small, large, deep, flat)
+        for case in (deep_and_small, flat_and_small, large, deep, flat, narrowing, wide)
     ]
-    assert filled == [True, False, False, True, False]
+    assert filled == [True, False, False, True, False, True, False]
 
 
 def test_a_model_with_unknown_sizes():
@@ -273,7 +276,7 @@ def test_weights_that_something_else_reads_too_stay_as_they_are(target):
 
 
 def test_more_groups_of_channels_than_share_them_evenly(conv):
-    """33 blocks for 8 groups are 5 for each of the first 6, 3 for the next, and none for the last."""
+    """33 blocks for 16 groups are 3 for each of the first 11, and none for the others."""
     target = resolve("llvm -mcpu=skylake-avx512 -num-cores=16")
     h, w = te.var("h", "int64"), te.var("w", "int64")
     known = unit(conv, ci=2, co=426, size=(h, w))

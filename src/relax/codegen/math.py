@@ -18,6 +18,7 @@ from functools import cache
 from typing import Final
 
 from .builder import float_text
+from .erf import erf_by_pieces
 from .formula import Val, look_up, polynomial
 
 _LN2_HIGH: Final = 0.693359375  # 9 bits: its products with whole numbers below 2^15 are exact
@@ -199,7 +200,9 @@ def sigmoid(x: Val) -> Val:
 
 
 def erf(x: Val) -> Val:
-    """x · P(x²) near 0; elsewhere 1 - e^Q(|x|) with the sign of x."""
+    """x · P(x²) near 0; elsewhere 1 - e^Q(|x|) with the sign of x. By pieces where a machine looks up quickly."""
+    if x.b.module.has_vector_scale:
+        return erf_by_pieces(x)
     a = x.abs()
     near = polynomial(x * x, _ERF_SMALL).fma(x, x)
     far = 1.0 - exp(-polynomial(_clamped(a, 0.0, 4.0), _ERF_LARGE))

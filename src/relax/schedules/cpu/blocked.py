@@ -13,7 +13,8 @@ Images of few channels, as those of a first layer, are copied as they are. Their
 
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
-and 8 added up. Where items are fewer than cores, some share their lines and divide the panels.
+and 8 added up; lines of one dimension, or of a known size, may be a single third. Where items are fewer than cores,
+some share their lines and divide the panels.
 
 Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
 
@@ -36,7 +37,7 @@ from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
@@ -52,6 +53,8 @@ from .windows import Kernel, Windows, rewritten_kernels
 DTYPE: Final = "float32"
 FEW_PRODUCTS: Final = 48
 """Products of a pixel and a channel below which transposing the results takes too long."""
+SINGLE: Final = 1.1
+"""The time of tiles of one vector, each of whose weights is for few products, beside that of others."""
 PIXELS: Final = 128
 """The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
 
@@ -143,7 +146,8 @@ class _Writer:
         assert isinstance(outputs, IntImm)
         self.inputs, self.outputs, self.lanes = inputs.value, outputs.value, tile.lanes
         blocks = -(-self.outputs // self.lanes)
-        self.vectors = min((2, 3, 4, 1) if tile.vectors > 2 else (2, 1), key=lambda v: -(-blocks // v) * v)
+        options = (2, 3, 4, 1) if tile.vectors > 2 else (2, 1)
+        self.vectors = min(options, key=lambda v: -(-blocks // v) * v * (SINGLE if v == 1 else 1))
         self.unit = max(tile.rows * tile.vectors // self.vectors // 3, 1)
         """A third of the pixels of a register tile."""
         self._set_sizes(target.machine.cores)
@@ -158,8 +162,9 @@ class _Writer:
         for size in self.leading:
             lines = lines * size
         self.lines = named("lines", lines)
-        self.units = named("units", maximum(ceildiv(columns.size, self.unit), int64(2)))
-        """The thirds of register tiles of a line."""
+        self.least = 1 if len(self.windows.axes) == 1 or isinstance(columns.size, IntImm) else 2
+        self.units = named("units", maximum(ceildiv(columns.size, self.unit), int64(self.least)))
+        """The thirds of register tiles of a line; a single one where lines may be that short."""
         self.wide = named("wide", self.units * self.unit)
         self.share = named("share", maximum(floordiv(int64(PIXELS), self.wide), one))
         """The lines of an item."""
@@ -261,7 +266,11 @@ class _Writer:
             return named("x", simplify(x), lambda x: self._tile(
                 weights, image, staged, which, (line, batch, y, x), height, number))  # fmt: skip
 
-        return register_tiles(self.units, self.unit, tile)
+        units, single = self.units, tile(int64(0), self.unit, int64(0))
+        if isinstance(units, IntImm):
+            return single if units.value == 1 else register_tiles(units, self.unit, tile)
+        tiles = register_tiles(units, self.unit, tile)
+        return tiles if self.least > 1 else IfThenElse(units < 2, single, tiles)
 
     def _tile(
         self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var | None],

@@ -39,7 +39,7 @@ def elementwise(group: Group) -> Stmt:
     names = Names(stage.cannot_fail)
     store = names.stmt(stage.body)
     named = replace(stage, body=bound(names.bindings, store))
-    axes = _in_memory_order(stage)
+    axes = in_memory_order(stage)
     if not axes:
         return within(group, stage.body)
     *outer, inner = axes
@@ -80,7 +80,7 @@ def _apart(stage: Stage, bindings: list[Binding], inner: Axis) -> tuple[list[Bin
     return outside, inside
 
 
-def _in_memory_order(stage: Stage) -> tuple[Axis, ...]:
+def in_memory_order(stage: Stage) -> tuple[Axis, ...]:
     """The axes of a stage in the order of the dimensions that it stores to."""
     (store,) = stage.stores
     order = {index: place for place, index in enumerate(store.indices) if isinstance(index, Var)}
@@ -171,4 +171,4 @@ def guards_other_place(node: PrimExpr, var: Var) -> bool:
     return found
 
 
-__all__ = ["elementwise", "parallel_over", "runs_along_memory", "within"]
+__all__ = ["STRIP", "elementwise", "in_memory_order", "parallel_over", "runs_along_memory", "within"]

@@ -20,6 +20,7 @@ from ...tir.statements import seq_of
 from ..rule import ScheduleRule
 from ..stages import Group, group_of
 from .elementwise import elementwise
+from .interleaved import interleaved
 from .rows import rows_of
 from .transposed import transposed
 
@@ -82,6 +83,8 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
     if any(stage.is_reduction for stage in group.stages):
         return rows_of(group, own, target)
     copied = transposed(group)
+    if copied is None:
+        copied = interleaved(group)
     return elementwise(group) if copied is None else copied
 
 

@@ -7,12 +7,14 @@ from typing import Final, Protocol, TypeAlias
 
 from ...ir import DataType
 from ...prim import FloatImm, IntImm, PrimExpr, Var, is_const, simplify
+from ...prim.instructions import prefetch
 from ...tir import (
     Block,
     Buffer,
     BufferLoad,
     BufferStore,
     DeclBuffer,
+    Evaluate,
     IterVar,
     LetStmt,
     PrimFunc,
@@ -21,7 +23,7 @@ from ...tir import (
 from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
-from ..build import int64
+from ..build import block, int64
 from ..common_parts import CommonParts
 from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_rows, with_root
 
@@ -301,6 +303,20 @@ class Results:
     def made(self, p: PrimExpr, c: PrimExpr, total: PrimExpr) -> Stmt:
         """The store of the result made of a sum."""
         return BufferStore(self.out, self._value(self.operands.store.value, p, c, total), self.place(p, c))
+
+    def asked(self, p: PrimExpr, c: PrimExpr, locality: int) -> Stmt:
+        """Ask for the lines of memory of a result, and of what it is made of besides its sum.
+
+        Operands of fewer dimensions than results, such as biases, are left out. `locality` is that of `prefetch`.
+        """
+        written = BufferLoad(self.out, self.place(p, c))
+        read = [
+            BufferLoad(view, self._indices(load, p, c))
+            for load, view in self._views.items()
+            if view.ndim == self.out.ndim
+        ]
+        lines = [prefetch(written, 1, locality), *(prefetch(load, 0, locality) for load in read)]
+        return block([Evaluate(line) for line in lines])
 
     def of_row(self, p: PrimExpr, body: Callable[[Callable[[PrimExpr, PrimExpr], Stmt]], Stmt]) -> Stmt:
         """`body` of a function of a column and its sum, the store of a result of a row.

@@ -8,7 +8,8 @@ Images of known and unknown size, in one to three dimensions, any batch; what is
 convolution (bias, addition, activation) becomes part of the store; values that an output channel alone decides, such as
 the scale of a normalisation, are computed once. With a stride, the pixels that are used are gathered
 as they are copied. `pointwise_tiles` has the loops in their two forms: vectors along pixels, or along output channels,
-which serves images whose pixels do not fill vectors (7 × 7), and needs weights that are known when a program is built.
+which serves images whose pixels do not fill vectors (7 × 7), and needs weights that are known when a program is built;
+`along_pixels` and `along_channels` write them.
 Such weights are packed for the tiles; others are read where they are.
 
 Refused, and left to `convolution`: kernels of several elements, padding, groups, numbers of channels that are not
@@ -19,6 +20,7 @@ and functions that do not promise that their arguments are apart (tir.noalias).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ...prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, post_order, simplify
 from ...prim.traits import fails_itself
@@ -31,10 +33,20 @@ from ...tir.usage import free_vars
 from ..common_parts import CommonParts
 from ..contraction import IndexMerger, size_of
 from ..rule import PackedFunction, ScheduleRule
+from .along_channels import AlongChannels
+from .along_pixels import AlongPixels
 from .packed_panels import users_of
 from .pixels import Pixels, Table, WeightBlocks
-from .pointwise_tiles import AlongPixels, writer_for
 from .windows import Kernel, rewritten_kernels
+
+WEIGHTS: Final = 1 << 17
+"""The weights from which on images of unknown size are taken to be small: deep layers have many channels."""
+DEEP: Final = 320
+"""The input channels from which on they are so too, if there are `NARROWED` times as many as output channels."""
+NARROWED: Final = 3
+"""The ends of inverted residuals have fewer channels: those of a tile's rows would be few blocks."""
+TRANSPOSED: Final = 6
+"""The steps in which a vector of results is transposed and stored."""
 
 
 class Pointwise(ScheduleRule):
@@ -75,6 +87,17 @@ class Pointwise(ScheduleRule):
 
         arranged = rewritten_kernels(func, rewrite)
         return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
+    """The form that takes fewer steps; for an unknown number of pixels, by the numbers of channels."""
+    first, second = AlongPixels(pixels, target), AlongChannels(pixels, target)
+    moved = pixels.channels / first.lanes * TRANSPOSED / pixels.inputs
+    if isinstance(pixels.count, IntImm):
+        return first if first.cost() <= second.cost() + pixels.count.value * moved else second
+    inputs, channels = pixels.inputs, pixels.channels
+    is_small = inputs * channels >= WEIGHTS or inputs >= max(DEEP, NARROWED * channels)
+    return second if is_small else first
 
 
 def pixels_of(kernel: Kernel) -> Pixels | None:

@@ -1,4 +1,4 @@
-"""The loops of convolutions of single elements: products of weights and pixels.
+"""What the two forms of loops of convolutions of single elements have in common: products of weights and pixels.
 
     AlongPixels                                             AlongChannels
 
@@ -15,10 +15,13 @@
 
 The first form writes results as they are in memory, but 49 pixels fill 4 vectors of 16 badly. The second form has tiles
 of as many pixels as divide the image well, while numbers of channels fill vectors; it transposes results, which few
-input channels do not pay for. `writer_for` compares the two where the number of pixels is known.
+input channels do not pay for. `pointwise` compares the two.
 
-A tile's last rows and columns are no code of their own: the last block of channels begins so early that it is whole,
-pixels behind the last one are loaded as zeros and not stored. Each number of pixels runs the same code.
+The last block of channels is no code of its own: it begins so early that it is whole. Pixels behind the last one are
+loaded as zeros and not stored. Each number of pixels runs the same code.
+
+Tiles ask for the lines of memory of their results before they sum, and for pixels of the next chunk meanwhile: a chunk
+has a short run of each channel's line, and processors prefetch long ones only.
 """
 
 from __future__ import annotations
@@ -26,8 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from ...prim import LT, Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
-from ...prim.instructions import prefetch
+from ...prim import GE, LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -36,7 +38,6 @@ from ...tir import (
     Buffer,
     BufferLoad,
     BufferStore,
-    Evaluate,
     ForKind,
     IfThenElse,
     LetStmt,
@@ -58,35 +59,20 @@ from ..build import (
 )
 from ..contraction import size_of
 from .operands import Results, Values
-from .pixels import Pixels, WeightBlocks
-from .tiling import Tile, has_masks, tile_for
+from .pixels import Pixels
+from .tiling import Tile, tile_for
 
 Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
 """A vector of an image and an input channel, from a pixel on."""
 
-Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
-"""The store of the result made of the sum in a column of a row."""
-
-CHUNK: Final = 512
-"""The most pixels of a chunk: runs of a line that are worth a stream."""
-SUMMED: Final = 128
-"""The most pixels of a chunk whose sums are transposed: they are in the first-level cache."""
-DEPTH: Final = 80
-"""The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
-DEEP: Final = 320
-"""The input channels from which on images of unknown size are taken to be small."""
-TRANSPOSED: Final = 12
-"""The steps in which a vector of results is transposed and stored."""
 LEAST: Final = 96
 """The pixels of a chunk at least."""
 TASKS: Final = 2
 """The tasks for each core, if there are so many."""
-LEAST_BLOCKS: Final = 4
-"""The blocks of channels that share a copy of pixels at least, where there are so many."""
-FEW_BLOCKS: Final = 4
-"""The blocks of channels up to which multiplying does not take much longer than reading the pixels."""
-QUARTERS: Final = 4
-"""The tiles that together ask for the weights behind those they read."""
+SHARING: Final = 4
+"""The blocks of channels beside which a copy of pixels takes little time."""
+LINE: Final = 64
+"""The bytes of a line of the cache."""
 
 
 # ------------------------------------------------------------------------------------- choice
@@ -118,19 +104,10 @@ def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
     return min(options, key=lambda shape: cost(rows, vectors, shape))
 
 
-def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
-    """The form that takes fewer steps; for an unknown number of pixels, by the number of input channels."""
-    first, second = AlongPixels(pixels, target), AlongChannels(pixels, target)
-    moved = pixels.channels / first.lanes * TRANSPOSED / pixels.inputs
-    if isinstance(pixels.count, IntImm):
-        return first if first.cost() <= second.cost() + pixels.count.value * moved else second
-    return first if pixels.inputs < DEEP else second
-
-
 # ------------------------------------------------------------------------------------- loops
 
 
-class _Writer:
+class Writer:
     """The parts that both forms have in common."""
 
     def __init__(self, pixels: Pixels, target: Target) -> None:
@@ -154,6 +131,10 @@ class _Writer:
 
     def unit(self) -> int:
         """The neighbouring pixels that are stored at a time."""
+        raise NotImplementedError
+
+    def least_blocks(self) -> int:
+        """The blocks of channels that share a copy of pixels at least, where there are so many."""
         raise NotImplementedError
 
     def cost(self) -> float:
@@ -185,7 +166,7 @@ class _Writer:
 
         def grouped(chunks: PrimExpr) -> Stmt:
             others = _product([*(size_of(v) for v in batch), chunks])
-            number = _groups(blocks, others, self.cores)
+            number = _groups(blocks, self.least_blocks(), others, self.cores)
             return named(
                 "groups", number, lambda number: parallel([*(size_of(v) for v in batch), chunks, number])
             )
@@ -205,6 +186,22 @@ class _Writer:
 
         return self.pixels.declared(named("chunks", chunks, grouped), self.lanes)
 
+    def following(
+        self, values: Values, start: PrimExpr, chunk: int, body: Callable[[Values, PrimExpr], Stmt]
+    ) -> Stmt:
+        """`body` of the image and the first pixel of the chunk behind the one that begins with `start`.
+
+        It may be behind the last image: what it says is for prefetches.
+        """
+        end = simplify(start + chunk)
+        if len(self.pixels.batch) != 1:
+            return body(values, end)
+        ((var, image),) = values.items()
+        is_last = GE(end, self.pixels.count)
+        return let("next_image", image + is_last.astype("int64"), lambda next_image: let(
+            "next_start", Select(is_last, int64(0), end), lambda next_start: body(
+                {var: next_image}, next_start)))  # fmt: skip
+
     # ------------------------------------------------------------------ data
 
     def copied(
@@ -218,7 +215,7 @@ class _Writer:
 
         def neighbours(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
             at = simplify(start + c)
-            return vector_load(pixels.source, (*_image(pixels, values), k, at), lanes, self.mask(at, bound))
+            return vector_load(pixels.source, (*image_of(pixels, values), k, at), lanes, self.mask(at, bound))
 
         if not pixels.steps:
             return body(neighbours)
@@ -240,7 +237,7 @@ class _Writer:
         def table(places: Buffer) -> Stmt:
             def gathered(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
                 where = vector_load(places, (c,), lanes)
-                return BufferLoad(pixels.source, (*_image(pixels, values), k, where))
+                return BufferLoad(pixels.source, (*image_of(pixels, values), k, where))
 
             last = pixels.count - 1
             filled = loop("p", chunk, lambda p: named("pixel", minimum(start + p, last), lambda pixel: place(
@@ -255,13 +252,14 @@ class _Writer:
 
     # ------------------------------------------------------------------ tiles
 
-    def each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    def each(self, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a tile, told its row and its first column; written out."""
         return loop("p", self.height, lambda p: loop(
-            "v", self.vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+            "v", vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
     def sums(
         self,
+        vectors: int,
         depth: PrimExpr,
         left: Callable[[Var, Var], PrimExpr],
         right: Callable[[Var, PrimExpr], PrimExpr],
@@ -269,280 +267,75 @@ class _Writer:
         stored: Callable[[Buffer], Stmt],
         asked: Callable[[Var], Stmt] | None = None,
     ) -> Stmt:
-        """A tile: sums in registers over so many input channels of rows times vectors.
+        """A tile: sums in registers over so many input channels of rows times so many vectors.
 
         `left` is the element of a row and `right` a vector, for an input channel; `start` is a vector to begin with.
         """
-        lanes = self.lanes
+        lanes, width = self.lanes, vectors * self.lanes
 
-        def step(acc: Buffer, vectors: Buffer, k: Var) -> Stmt:
-            loads = loop("v", self.vectors, lambda v: vector_store(
-                vectors, (v * lanes,), right(k, v * lanes)), ForKind.UNROLLED)  # fmt: skip
+        def step(acc: Buffer, line: Buffer, k: Var) -> Stmt:
+            loads = loop("v", vectors, lambda v: vector_store(
+                line, (v * lanes,), right(k, v * lanes)), ForKind.UNROLLED)  # fmt: skip
 
             def row(p: Var) -> Stmt:
                 element = Var("a", self.vector)
 
                 def update(v: Var) -> Stmt:
-                    term = Mul(element, vector_load(vectors, (v * lanes,), lanes))
+                    term = Mul(element, vector_load(line, (v * lanes,), lanes))
                     return vector_store(
                         acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), term)
                     )
 
-                products = loop("v", self.vectors, update, ForKind.UNROLLED)
+                products = loop("v", vectors, update, ForKind.UNROLLED)
                 return LetStmt(element, spread(left(p, k), lanes), products)
 
             ahead = [] if asked is None else [asked(k)]
             return block([*ahead, loads, loop("p", self.height, row, ForKind.UNROLLED)])
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (self.width,), self.dtype, "local", lambda vectors: loop(
-                "k", depth, lambda k: step(acc, vectors, k)))  # fmt: skip
-            return block([self.each(lambda p, c: vector_store(acc, (p, c), start(p, c))), added, stored(acc)])
+            added = alloc("vectors", (width,), self.dtype, "local", lambda line: loop(
+                "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
+            begun = self.each(vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
+            return block([begun, added, stored(acc)])
 
-        return alloc("acc", (self.height, self.width), self.dtype, "local", tile)
+        return alloc("acc", (self.height, width), self.dtype, "local", tile)
 
-    def results(
-        self, values: Values, row: PrimExpr, column: PrimExpr, height: PrimExpr, width: PrimExpr, vectors: PrimExpr,
-        total: Callable[[PrimExpr, PrimExpr], PrimExpr],
-    ) -> Stmt:  # fmt: skip
-        """Store what is made of the sums of some rows and of `vectors` vectors of pixels, those below `width`."""
-        at = {**values, self.pixels.row: row, self.pixels.column: column}
-        result = Results(self.pixels, at, height, width)
+    def stored(
+        self, result: Results, r: PrimExpr, at: PrimExpr, v: PrimExpr, width: PrimExpr, sums: Buffer
+    ) -> Stmt:
+        """Store what is made of a vector of sums, which are in row `at` of a buffer, of the pixels below `width`."""
 
-        def vector(r: Var, v: Var) -> Stmt:
-            def lane(x: Var) -> Stmt:
-                c = v * self.lanes + x
-                stored = result.made(r, c, total(r, c))
-                return stored if self.bound is None else IfThenElse(c < width, stored)
+        def lane(x: Var) -> Stmt:
+            c = v * self.lanes + x
+            return self.inside(c, width, result.made(r, c, BufferLoad(sums, (at, c))))
 
-            return loop("x", self.lanes, lane, ForKind.VECTORIZED)
+        return loop("x", self.lanes, lane, ForKind.VECTORIZED)
 
-        return result.declared(loop("r", height, lambda r: loop("v", vectors, lambda v: vector(r, v))))
+    def inside(self, column: PrimExpr, width: PrimExpr, stmt: Stmt) -> Stmt:
+        """A statement that runs for columns below a width, unless all are."""
+        return stmt if self.bound is None else IfThenElse(column < width, stmt)
 
     @property
     def zero(self) -> PrimExpr:
         return spread(const(0, self.dtype), self.lanes)
 
 
-class AlongPixels(_Writer):
-    """Writes loops whose vectors are pixels; rows of tiles are output channels."""
-
-    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
-        return int64(self.pixels.channels), simplify(ceildiv(self.pixels.count, self.lanes))
-
-    def unit(self) -> int:
-        return self.width
-
-    def packing(self) -> WeightBlocks:
-        """The order of weights: blocks of as many channels as a tile has rows."""
-        return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.height, False)
-
-    def loops(self, packed: Buffer | None) -> Stmt:
-        """All tasks; with weights in the order of `packing`, or as they are."""
-        pixels, chunk = self.pixels, self.chunk_of(self.width, CHUNK)
-        blocks = -(-pixels.channels // self.height)
-
-        def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
-            whole = simplify(minimum(int64(chunk), pixels.count - start))
-            panels = simplify(ceildiv(whole, self.width))
-            return named("panels", panels, lambda panels: self.copied(chunk, start, self.bound, lambda load: rows(
-                values, start, first, count, panels, load)))  # fmt: skip
-
-        def rows(
-            values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr, panels: PrimExpr,
-            load: Load,
-        ) -> Stmt:  # fmt: skip
-            def tiles(vector: Callable[[Var, Var, PrimExpr], PrimExpr]) -> Stmt:
-                last = int64(pixels.channels - self.height)
-                return loop("i", count, lambda i: let("io", minimum(first + i, int64(blocks - 1)), lambda io: let(
-                    "row", minimum(io * self.height, last), lambda row: loop("jo", panels, lambda jo: self._tile(
-                        values, packed, io, row, simplify(start + jo * self.width),
-                        lambda k, c: vector(jo, k, c), ahead(i, jo))))))  # fmt: skip
-
-            def ahead(i: Var, jo: Var) -> Callable[[Var], Stmt] | None:
-                """Ask for pixels of the next chunk, a line of the cache in each step, in the order of memory."""
-                if pixels.steps or not 1 < blocks <= FEW_BLOCKS or pixels.inputs <= pixels.channels:
-                    return None
-                lines = chunk // self.lanes
-
-                def asked(k: Var) -> Stmt:
-                    step = (i * (chunk // self.width) + jo) * pixels.inputs + k
-                    channel = minimum(floordiv(step, lines), int64(pixels.inputs - 1))
-                    column = start + chunk + floormod(step, lines) * self.lanes
-                    place = (*_image(pixels, values), channel, column)
-                    return Evaluate(prefetch(BufferLoad(pixels.source, place), locality=2))
-
-                return asked
-
-            if blocks == 1:
-                return tiles(lambda jo, k, c: load(values, k, jo * self.width + c))
-
-            def copy(buffer: Buffer) -> Stmt:
-                vectors = loop("k", pixels.inputs, lambda k: loop("jo", panels, lambda jo: loop(
-                    "v", self.vectors, lambda v: vector_store(buffer, (jo, k, v * self.lanes), load(
-                        values, k, jo * self.width + v * self.lanes)), ForKind.UNROLLED)))  # fmt: skip
-                return block([vectors, tiles(lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes))])
-
-            return scratch("copy", (chunk // self.width, pixels.inputs, self.width), self.dtype, copy)
-
-        return self.tasks(chunk, blocks, task)
-
-    def _tile(
-        self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr,
-        right: Callable[[Var, PrimExpr], PrimExpr], asked: Callable[[Var], Stmt] | None,
-    ) -> Stmt:  # fmt: skip
-        """A tile: sums over all input channels, and its results."""
-        pixels, weights = self.pixels, self.pixels.weights
-
-        def left(p: Var, k: Var) -> PrimExpr:
-            if packed is not None:
-                return BufferLoad(packed, (io, k, p))
-            return BufferLoad(weights, (row + p, k, *(int64(0) for _ in weights.shape[2:])))
-
-        def stored(acc: Buffer) -> Stmt:
-            width = (
-                int64(self.width) if self.bound is None else minimum(int64(self.width), pixels.count - start)
-            )
-            return named("inside", simplify(width), lambda width: made(acc, width))
-
-        def made(acc: Buffer, width: PrimExpr) -> Stmt:
-            if pixels.store.value is pixels.total:
-                at = {**values, pixels.row: row, pixels.column: start}
-                result = Results(pixels, at, int64(self.height), width)
-                bound = None if self.bound is None else width
-                return result.declared(self.each(lambda p, c: vector_store(result.out, result.place(
-                    p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound))))  # fmt: skip
-            if self.bound is None or has_masks(self.target):
-                return self._made(values, row, start, width, acc)
-            return scratch("sums", (self.height, self.width), self.dtype, lambda sums: block([
-                self.each(lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), self.lanes))),
-                self.results(values, row, start, int64(self.height), width, int64(self.vectors), lambda r, c: (
-                    BufferLoad(sums, (r, c))))]))  # fmt: skip
-
-        return self.sums(int64(pixels.inputs), left, right, lambda p, c: self.zero, stored, asked)
-
-    def _made(self, values: Values, row: PrimExpr, start: PrimExpr, width: PrimExpr, acc: Buffer) -> Stmt:
-        """Store what is made of the sums of a tile, which stay in registers; written out."""
-        at = {**values, self.pixels.row: row, self.pixels.column: start}
-        result = Results(self.pixels, at, int64(self.height), width)
-
-        def vector(p: Var, first: PrimExpr, maker: Maker) -> Stmt:
-            def lane(x: Var) -> Stmt:
-                c = first + x
-                return let("total", BufferLoad(acc, (p, c)), lambda total: _under(
-                    None if self.bound is None else c < width, maker(c, total)))  # fmt: skip
-
-            return loop("x", self.lanes, lane, ForKind.VECTORIZED)
-
-        def of_row(p: Var) -> Stmt:
-            return result.of_row(p, lambda maker: loop("v", self.vectors, lambda v: vector(
-                p, v * self.lanes, maker), ForKind.UNROLLED))  # fmt: skip
-
-        return result.declared(loop("p", self.height, of_row, ForKind.UNROLLED))
-
-
-class AlongChannels(_Writer):
-    """Writes loops whose vectors are output channels; rows of tiles are pixels."""
-
-    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
-        return self.pixels.count, int64(-(-self.pixels.channels // self.lanes))
-
-    def unit(self) -> int:
-        return self.lanes
-
-    def packing(self) -> WeightBlocks:
-        """The order of weights: blocks of as many channels as a tile has columns."""
-        return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.width, True)
-
-    def loops(self, packed: Buffer) -> Stmt:
-        """All tasks, with weights in the order of `packing`."""
-        pixels, lanes, chunk = self.pixels, self.lanes, self.chunk_of(self.lanes, SUMMED)
-        count = pixels.count
-        most = min(chunk, count.value) if isinstance(count, IntImm) else chunk
-        columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
-        """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
-        last = int64(-(-pixels.channels // self.width) - 1)
-
-        def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
-            def copied(panel: Buffer, load: Load, inside: PrimExpr) -> Stmt:
-                vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
-                copy = loop("k", pixels.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
-                    panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
-                return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: loop(
-                    "j", blocks, lambda j: let("jo", minimum(first + j, last), lambda jo: self._block(
-                        values, packed, panel, sums, jo, start, inside))))])  # fmt: skip
-
-            whole = simplify(minimum(int64(chunk), count - start))
-            return named("inside", whole, lambda inside: self.copied(columns, start, count, lambda load: scratch(
-                "panel", (pixels.inputs, columns), self.dtype, lambda panel: copied(panel, load, inside))))  # fmt: skip
-
-        return self.tasks(chunk, -(-pixels.channels // self.width), task)
-
-    def _block(
-        self, values: Values, packed: Buffer, panel: Buffer, sums: Buffer, jo: Var, start: PrimExpr, inside: PrimExpr
-    ) -> Stmt:  # fmt: skip
-        """A block of channels for the pixels of a chunk."""
-        inputs, lanes = self.pixels.inputs, self.lanes
-        parts = -(-inputs // DEPTH)
-        part = -(-inputs // parts)
-        tiles = simplify(ceildiv(inside, self.height))
-        cleared = loop("r", simplify(tiles * self.height), lambda r: loop("v", self.vectors, lambda v: vector_store(
-            sums, (r, v * lanes), self.zero), ForKind.UNROLLED))  # fmt: skip
-
-        def added(begin: PrimExpr) -> Stmt:
-            depth = simplify(minimum(int64(part), inputs - begin))
-            return named("depth", depth, lambda depth: loop("io", tiles, lambda io: self._tile(
-                packed, panel, sums, jo, io, begin, depth)))  # fmt: skip
-
-        channels = simplify(minimum(int64(self.width), self.pixels.channels - jo * self.width))
-        vectors = simplify(ceildiv(inside, lanes))
-        results = named("height", channels, lambda height: self.results(
-            values, simplify(jo * self.width), start, height, inside, vectors, lambda r, c: (
-                BufferLoad(sums, (c, r)))))  # fmt: skip
-        return block([cleared, loop("ko", parts, lambda ko: added(ko * part)), results])
-
-    def _tile(
-        self, packed: Buffer, panel: Buffer, sums: Buffer, jo: Var, io: Var, begin: PrimExpr, depth: PrimExpr
-    ) -> Stmt:  # fmt: skip
-        """Add the products of some input channels to the sums of a tile.
-
-        Tiles ask for the weights behind those they read, each for a quarter of them.
-        """
-        first, lanes = io * self.height, self.lanes
-
-        def asked(k: Var) -> Stmt:
-            quarter = floordiv(depth, QUARTERS) * floormod(io, QUARTERS)
-            line = BufferLoad(packed, (jo, begin + depth + quarter, k * lanes))
-            return Evaluate(prefetch(line, locality=2))
-
-        return self.sums(
-            depth,
-            lambda p, k: BufferLoad(panel, (begin + k, first + p)),
-            lambda k, c: vector_load(packed, (jo, begin + k, c), lanes),
-            lambda p, c: vector_load(sums, (first + p, c), lanes),
-            lambda acc: self.each(lambda p, c: vector_store(
-                sums, (first + p, c), vector_load(acc, (p, c), lanes))),
-            asked,
-        )  # fmt: skip
-
-
-def _under(condition: PrimExpr | None, stmt: Stmt) -> Stmt:
-    """A statement that runs if a condition holds, if there is one."""
-    return stmt if condition is None else IfThenElse(condition, stmt)
-
-
-def _image(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
+def image_of(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
     """The indices of an image in the data."""
     return [values[v.var] for v in pixels.batch]
 
 
-def _groups(blocks: int, others: PrimExpr, cores: int) -> PrimExpr:
-    """The number of groups of blocks of channels, where `others` tasks are too few for the cores."""
-    most = max(blocks // LEAST_BLOCKS, 1)
-    if cores == 1 or most == 1:
+def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
+    """The number of groups of blocks of channels, where `others` tasks are too few for the cores.
+
+    Groups of `SHARING` blocks even out what cores take; groups of `least` blocks only make one task for each core.
+    """
+    if cores == 1 or blocks // least <= 1:
         return int64(1)
-    missing = floordiv(int64(TASKS * cores), maximum(others, int64(1)))
-    return simplify(maximum(int64(1), minimum(int64(most), missing)))
+    others = maximum(others, int64(1))
+    several = minimum(int64(blocks // SHARING), floordiv(int64(TASKS * cores), others))
+    each = minimum(int64(blocks // least), floordiv(int64(cores), others))
+    return simplify(maximum(int64(1), maximum(several, each)))
 
 
 def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
@@ -552,4 +345,4 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(total)
 
 
-__all__ = ["AlongChannels", "AlongPixels", "best", "cost", "shapes", "writer_for"]
+__all__ = ["LINE", "Load", "Writer", "best", "cost", "image_of", "shapes"]
