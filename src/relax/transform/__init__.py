@@ -81,6 +81,7 @@ from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
+from .specialize_prim_func_based_on_call_site import SpecializePrimFuncBasedOnCallSite
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_param_struct_info import UpdateParamStructInfo
@@ -156,6 +157,7 @@ __all__ = [
     "RewriteDataflowReshape",
     "RunCodegen",
     "Sequential",
+    "SpecializePrimFuncBasedOnCallSite",
     "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToMixedPrecision",

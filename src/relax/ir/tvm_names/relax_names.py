@@ -207,6 +207,9 @@ NAMESPACES: Final = (
                 "the code generator registers packed functions under the functions' symbols; what it "
                 "returns is not used"
             ),
+            "SpecializePrimFuncBasedOnCallSite": (
+                "sizes too, where all calls say the same; a PrimFunc that is visible from outside stays"
+            ),
             "StaticPlanBlockMemory": "one storage for a function, with offsets over its shape variables",
         },
         missing={
@@ -230,7 +233,6 @@ NAMESPACES: Final = (
             ),
             "FuseTransposeMatmul": "group them with a pattern: `relax.transform.FuseOpsByPattern`",
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",
-            "SpecializePrimFuncBasedOnCallSite": "use `relax.tir.specialize` on the PrimFunc",
         },
     ),
     Namespace(
