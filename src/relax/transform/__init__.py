@@ -52,6 +52,7 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_tuple_arguments import ExpandTupleArguments
+from .fast_math_transform import FastMathTransform
 from .fold_constant import FoldConstant
 from .fusion import (
     AnnotateTIROpPattern,
@@ -114,6 +115,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "ExpandMatmulOfSum",
     "ExpandTupleArguments",
+    "FastMathTransform",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",

@@ -194,6 +194,7 @@ NAMESPACES: Final = (
                 "interprets constants if that is exact and short; "
                 "`FoldConstant(evaluate=relax.codegen.CompiledKernels())` compiles kernels"
             ),
+            "FastMathTransform": "`R.tanh` only: other kernels are as fast as TVM's formulas",
             "AlterOpImpl": "no axis separators; a result whose map leaves places empty keeps its kernel",
             "EliminateCommonSubexpr": "calls of functions are not merged, where nobody can tell",
             "FuseOpsByPattern": (
@@ -223,7 +224,6 @@ NAMESPACES: Final = (
             "ComputePrimValue": (
                 "values of shape variables are computed by `relax.build`; nothing has to be run"
             ),
-            "FastMathTransform": "kernels call the exact functions; see docs/numerics.md for their errors",
             "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
                 "nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`"
             ),
