@@ -11,7 +11,13 @@ from relax.ir import DiagnosticError, structural_equal
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.transform import LegalizeOps, PassContext, SpecializePrimFuncBasedOnCallSite, VerifyInstrument
+from relax.transform import (
+    BindSymbolicVars,
+    LegalizeOps,
+    PassContext,
+    SpecializePrimFuncBasedOnCallSite,
+    VerifyInstrument,
+)
 
 
 def applied(mod):
@@ -211,13 +217,23 @@ def test_sizes_that_contradict_each_other_are_errors():
     assert error.value.diagnostics[0].span is not None
 
 
-def test_kernels_of_legalized_operators():
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_sizes_bound_after_kernels_were_made(n):
     @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32")):
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "n"), "float32")):
         return R.nn.relu(R.matmul(x, w))
 
-    before = LegalizeOps()(relax.IRModule.from_expr(main))
-    after = applied(before)
-    x, w = np.random.default_rng(0).random((3, 4), "float32"), np.ones((4, 2), "float32")
-    expected = relax.interpret(before, "main", x, w).numpy()
+    generic = LegalizeOps()(relax.IRModule.from_expr(main))
+    assert applied(generic) is generic
+    after = applied(BindSymbolicVars({"n": n})(generic))
+    kernels = [f for f in after.functions.values() if isinstance(f, relax.tir.PrimFunc)]
+    assert len(kernels) == 2
+    assert all(
+        isinstance(size, relax.tir.IntImm) for f in kernels for b in f.buffer_map.values() for size in b.shape
+    )
+    rng = np.random.default_rng(0)
+    x, w = rng.random((n, 4), "float32"), rng.random((4, n), "float32")
+    expected = relax.interpret(generic, "main", x, w).numpy()
     np.testing.assert_array_equal(relax.interpret(after, "main", x, w).numpy(), expected)
+    main = relax.VirtualMachine(relax.build(after))["main"]
+    np.testing.assert_allclose(main(x, w).numpy(), expected, rtol=1e-6)

@@ -83,6 +83,7 @@ from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
 from .specialize_prim_func_based_on_call_site import SpecializePrimFuncBasedOnCallSite
+from .split_call_tir_by_pattern import SplitCallTIRByPattern
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_param_struct_info import UpdateParamStructInfo
@@ -160,6 +161,7 @@ __all__ = [
     "RunCodegen",
     "Sequential",
     "SpecializePrimFuncBasedOnCallSite",
+    "SplitCallTIRByPattern",
     "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToMixedPrecision",

@@ -211,6 +211,7 @@ NAMESPACES: Final = (
             "SpecializePrimFuncBasedOnCallSite": (
                 "sizes too, where all calls say the same; a PrimFunc that is visible from outside stays"
             ),
+            "SplitCallTIRByPattern": "the code generator names a packed function instead of giving source code",
             "StaticPlanBlockMemory": "one storage for a function, with offsets over its shape variables",
         },
         missing={
@@ -218,7 +219,7 @@ NAMESPACES: Final = (
             "AttachExternModules": (
                 "there are no outside code generators; call functions of `relax.register_func`"
             ),
-            "SplitCallTIRByPattern SplitLayoutRewritePreproc": (
+            "SplitLayoutRewritePreproc": (
                 "use `relax.transform.ConvertLayout`, and `relax.schedules.PackConstants` for packed weights"
             ),
             "ComputePrimValue": (
