@@ -40,7 +40,7 @@ from ..tir.functor import substitute
 from .decorators import module_pass
 
 Arguments = list[StructInfo | None]
-"""What a call says of the parameters of a PrimFunc, in order; None for an integer."""
+"""The struct info that a call gives for the parameters of a PrimFunc, in order; None for an integer."""
 
 
 @module_pass(needs={NORMAL_FORM}, breaks=())
@@ -106,7 +106,7 @@ def _specialized(function: PrimFunc, calls: list[Call]) -> PrimFunc:
 
 
 def _arguments(function: PrimFunc, call: Call) -> Arguments | None:
-    """What a call says of each parameter; None if it is not said how many arguments there are."""
+    """The struct info for each parameter; None if the call does not say how many arguments there are."""
     inputs = call.args[1].struct_info_
     if not isinstance(inputs, TupleStructInfo):
         return None
@@ -140,7 +140,9 @@ def _sizes(function: PrimFunc, arguments: Arguments) -> Mapping[PrimVar, int | N
         for size, value in zip(buffer.shape, given, strict=True):
             if isinstance(size, PrimVar):
                 numbers = found.setdefault(size, set())
-                if isinstance(value, IntImm):
+                if (
+                    isinstance(value, IntImm) and value.value >= 0
+                ):  # negative ones are in code that never runs
                     numbers.add(value.value)
     return {var: next(iter(numbers)) if len(numbers) == 1 else None for var, numbers in found.items()}
 

@@ -93,10 +93,10 @@ class _Parts:
 
     symbol: str
     taken: tuple[Buffer, ...]
-    """What the packed function takes, its result last."""
+    """The buffers that the packed function takes, its result last."""
     rest: PrimFunc | None
     needed: tuple[Buffer, ...] = ()
-    """What the rest takes: the inputs."""
+    """The inputs of the kernel that the rest takes."""
 
 
 class _Splitter(Rewriter):
