@@ -187,6 +187,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "ExpandTupleArguments",
         "AttachAttrLayoutFreeBuffers",
         "AttachGlobalSymbol",
+        "SpecializePrimFuncBasedOnCallSite",
     )
 }
 GRAPH_PASSES["ConvertLayout"] = lambda: transform.ConvertLayout(

@@ -38,6 +38,7 @@ from .broadcast import (
 )
 from .collapse import collapse_sum_like, collapse_sum_to
 from .contraction import einsum, outer
+from .fast import fast_tanh
 from .grad import nll_loss_backward, take_backward
 from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
 from .layout import layout_transform
@@ -154,6 +155,7 @@ __all__ = [
     "exp",
     "expand_dims",
     "eye",
+    "fast_tanh",
     "flatten",
     "flip",
     "floor",

@@ -52,6 +52,7 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_tuple_arguments import ExpandTupleArguments
+from .fast_math_transform import FastMathTransform
 from .fold_constant import FoldConstant
 from .fusion import (
     AnnotateTIROpPattern,
@@ -81,6 +82,8 @@ from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
+from .specialize_prim_func_based_on_call_site import SpecializePrimFuncBasedOnCallSite
+from .split_call_tir_by_pattern import SplitCallTIRByPattern
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_param_struct_info import UpdateParamStructInfo
@@ -113,6 +116,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "ExpandMatmulOfSum",
     "ExpandTupleArguments",
+    "FastMathTransform",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
@@ -156,6 +160,8 @@ __all__ = [
     "RewriteDataflowReshape",
     "RunCodegen",
     "Sequential",
+    "SpecializePrimFuncBasedOnCallSite",
+    "SplitCallTIRByPattern",
     "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToMixedPrecision",

@@ -116,6 +116,14 @@ declare(
     "Give a map for each buffer, and None for one that keeps its layout.",
 )
 declare(
+    "E4016",
+    "an answer that does not fit the matches in a kernel",
+    "SplitCallTIRByPattern asks a function of the user what computes the nests of a kernel that match patterns. Its "
+    "answer is not the name of a packed function, the number of matches it computes, and the buffers it takes, or "
+    "these are not the ones that the nests read, and the one they write last.",
+    "Return a list of the three, with `matched_buffers` of a match, or an empty list.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

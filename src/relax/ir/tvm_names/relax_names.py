@@ -194,6 +194,7 @@ NAMESPACES: Final = (
                 "interprets constants if that is exact and short; "
                 "`FoldConstant(evaluate=relax.codegen.CompiledKernels())` compiles kernels"
             ),
+            "FastMathTransform": "`R.tanh` only: other kernels are as fast as TVM's formulas",
             "AlterOpImpl": "no axis separators; a result whose map leaves places empty keeps its kernel",
             "EliminateCommonSubexpr": "calls of functions are not merged, where nobody can tell",
             "FuseOpsByPattern": (
@@ -207,6 +208,10 @@ NAMESPACES: Final = (
                 "the code generator registers packed functions under the functions' symbols; what it "
                 "returns is not used"
             ),
+            "SpecializePrimFuncBasedOnCallSite": (
+                "sizes too, where all calls say the same; a PrimFunc that is visible from outside stays"
+            ),
+            "SplitCallTIRByPattern": "the code generator names a packed function instead of giving source code",
             "StaticPlanBlockMemory": "one storage for a function, with offsets over its shape variables",
         },
         missing={
@@ -214,13 +219,12 @@ NAMESPACES: Final = (
             "AttachExternModules": (
                 "there are no outside code generators; call functions of `relax.register_func`"
             ),
-            "SplitCallTIRByPattern SplitLayoutRewritePreproc": (
+            "SplitLayoutRewritePreproc": (
                 "use `relax.transform.ConvertLayout`, and `relax.schedules.PackConstants` for packed weights"
             ),
             "ComputePrimValue": (
                 "values of shape variables are computed by `relax.build`; nothing has to be run"
             ),
-            "FastMathTransform": "kernels call the exact functions; see docs/numerics.md for their errors",
             "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
                 "nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`"
             ),
@@ -230,7 +234,6 @@ NAMESPACES: Final = (
             ),
             "FuseTransposeMatmul": "group them with a pattern: `relax.transform.FuseOpsByPattern`",
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",
-            "SpecializePrimFuncBasedOnCallSite": "use `relax.tir.specialize` on the PrimFunc",
         },
     ),
     Namespace(
