@@ -158,8 +158,7 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
     try:
         environment = _environment(target, pipeline, exec_mode)
         arrays = _described(mod)
-        digests = _digests(arrays)
-        whole = program_digest(mod, lambda array: digests.get(_place(array)) or _digest_of(array))
+        whole, digests = _digests(mod, arrays)
     except (NotDescribed, TypeError, ValueError, OSError, RuntimeError, MemoryError) as problem:
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
@@ -258,13 +257,22 @@ def _is_own(value: object) -> bool:
     return module.partition(".")[0] in ("relax", "builtins", "numpy")
 
 
-def _digests(constants: Sequence[Constant]) -> dict[_Place, bytes]:
-    """The digests of constants, by where their elements are."""
+def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[_Place, bytes]]:
+    """The digest of a module, and those of its large constants, by where their elements are."""
     arrays = sorted({_place(c.data): c.data for c in constants}.values(), key=lambda array: -array.nbytes)
     if not arrays:
-        return {}
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
-        return dict(zip(map(_place, arrays), pool.map(_digest_of, arrays), strict=True))
+        return program_digest(mod, _digest_of), {}
+    with ThreadPoolExecutor(
+        min(_THREADS, os.cpu_count() or 1)
+    ) as pool:  # which hash while the module is walked
+        futures = {_place(array): pool.submit(_digest_of, array) for array in arrays}
+
+        def known(array: Array) -> bytes:
+            future = futures.get(_place(array))
+            return _digest_of(array) if future is None else future.result()
+
+        whole = program_digest(mod, known)
+        return whole, {place: future.result() for place, future in futures.items()}
 
 
 def _digest_of(array: Array) -> bytes:
