@@ -491,3 +491,15 @@ def _remove(paths: list[Path]) -> int:
     with _lock:
         statistics.evicted += removed
     return removed
+
+
+# -------------------------------------------------------------------------------------- forks
+
+
+def hold_at_fork(lock: threading.Lock) -> None:
+    """Have a fork wait for a lock, which a thread that the child does not have would hold there for ever."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+hold_at_fork(_lock)
