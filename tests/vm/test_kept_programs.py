@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -51,6 +52,26 @@ class Module:
         return y
 """
     return relax.transform.BindParams("main", {"w": weights, "c": bias})(from_source(source))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A cache with `perceptron()`, its kernels included, for tests of what is done to it."""
+    folder = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELAX_CACHE_DIR", str(folder))
+        for name in ("RELAX_CACHE", "RELAX_CACHE_PROGRAMS", "RELAX_CACHE_SIZE"):
+            patch.delenv(name, raising=False)
+        relax.build(perceptron())
+    return folder / "kernels"
+
+
+@pytest.fixture
+def kept(fresh, built):
+    """The test's own cache, in which there is `perceptron()`."""
+    fresh.parent.mkdir(mode=0o700)
+    shutil.copytree(built, fresh)
+    return fresh
 
 
 def tiny(last="R.nn.relu(x)"):
@@ -166,9 +187,9 @@ def test_the_names_of_passes_are_told_as_if_they_had_run():
     lambda w: w.reshape(128, 160).T,
     lambda w: np.where(w == w[5, 5], np.float32(np.nan), w),
 ], ids=["nothing", "the last element", "another order", "a NaN"])  # fmt: skip
+@pytest.mark.usefixtures("kept")
 def test_another_constant_is_another_program(edit):
     edited = np.ascontiguousarray(edit(WEIGHTS))
-    relax.build(perceptron())
     executable, loaded = found(lambda: relax.build(perceptron(edited)))
     assert loaded == (edited.tobytes() == WEIGHTS.tobytes())
     np.testing.assert_allclose(run(executable), wanted(edited), rtol=1e-4, atol=1e-4)
@@ -337,9 +358,8 @@ def file_of(folder):
     lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
     lambda data: data[:-70] + bytes([data[-70] ^ 1]) + data[-69:],
 ])  # fmt: skip
-def test_a_damaged_file_is_built_again(fresh, damage):
-    relax.build(perceptron())
-    path = file_of(fresh)
+def test_a_damaged_file_is_built_again(kept, damage):
+    path = file_of(kept)
     intact = path.read_bytes()
     path.write_bytes(damage(intact))
     executable, loaded = found(lambda: relax.build(perceptron()))
@@ -350,11 +370,10 @@ def test_a_damaged_file_is_built_again(fresh, damage):
     assert is_found(perceptron())
 
 
-def test_the_file_of_another_program_is_not_run(fresh):
-    relax.build(perceptron())
-    first = file_of(fresh)
+def test_the_file_of_another_program_is_not_run(kept):
+    first = file_of(kept)
     relax.build(perceptron(WEIGHTS + 1))
-    (second,) = set(fresh.glob("*.program")) - {first}
+    (second,) = set(kept.glob("*.program")) - {first}
     second.write_bytes(first.read_bytes())
     np.testing.assert_allclose(
         run(relax.build(perceptron(WEIGHTS + 1))), wanted(WEIGHTS + 1), rtol=1e-4, atol=1e-4
@@ -367,6 +386,7 @@ def test_the_file_of_another_program_is_not_run(fresh):
     b"", b"{}", b"[1]", b"null", b"\xff", b'{"file": 1}', b'{"file": "zz", "constants": {}, "passes": []}',
     b'{"file": "00", "constants": {"99": "00"}, "passes": []}', b'{"file": "00", "constants": {}, "passes": []}',
 ])  # fmt: skip
+@pytest.mark.usefixtures("kept")
 def test_a_damaged_note_is_built_again(note):
     mod = perceptron()
     memory = programs.recall_program(mod, relax.codegen.resolve(), "default", "compiled")
@@ -382,9 +402,8 @@ def test_a_damaged_note_is_built_again(note):
     os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path.name),
     lambda path: (path.touch(), os.truncate(path, 1 << 40)), lambda path: path.touch(),
 ], ids=["fifo", "directory", "link to a device", "link to itself", "a terabyte", "empty file"])  # fmt: skip
-def test_what_is_no_file_fails_no_build(fresh, make):
-    relax.build(perceptron())
-    path = file_of(fresh)
+def test_what_is_no_file_fails_no_build(kept, make):
+    path = file_of(kept)
     path.unlink()
     make(path)
     executable, loaded = found(lambda: relax.build(perceptron()))

@@ -7,7 +7,8 @@ entry carries a checksum of its key and its code: an entry under another entry's
 files are opened. Writing is atomic. Nothing that goes wrong here fails a build: the object is compiled again.
 
 A whole program (`relax.vm.recall`) is a file by itself, as `Executable.save` writes it, named after its contents; a
-note says which. Programs take at most three quarters of the cache: a few large ones do not push out the kernels.
+note says which. Large ones are written while they are used already (`later`). Programs take at most three quarters of
+the cache: a few large ones do not push out the kernels.
 
     RELAX_CACHE=0            switches the cache off
     RELAX_CACHE_PROGRAMS=0   keeps and finds kernels, and no whole programs
