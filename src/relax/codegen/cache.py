@@ -7,7 +7,8 @@ entry carries a checksum of its key and its code: an entry under another entry's
 files are opened. Writing is atomic. Nothing that goes wrong here fails a build: the object is compiled again.
 
 A whole program (`relax.vm.recall`) is a file by itself, as `Executable.save` writes it, named after its contents; a
-note says which. Programs take at most three quarters of the cache: a few large ones do not push out the kernels.
+note says which. Large ones are written while they are used already (`later`). Programs take at most three quarters of
+the cache: a few large ones do not push out the kernels.
 
     RELAX_CACHE=0            switches the cache off
     RELAX_CACHE_PROGRAMS=0   keeps and finds kernels, and no whole programs
@@ -491,3 +492,15 @@ def _remove(paths: list[Path]) -> int:
     with _lock:
         statistics.evicted += removed
     return removed
+
+
+# -------------------------------------------------------------------------------------- forks
+
+
+def hold_at_fork(lock: threading.Lock) -> None:
+    """Have a fork wait for a lock, which a thread that the child does not have would hold there for ever."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+hold_at_fork(_lock)

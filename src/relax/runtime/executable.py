@@ -267,6 +267,7 @@ class Executable:
             program.devices = devices
             constants = Reader(sections["CNST"], "CNST")
             program.constants = list(constants.many(lambda r: read_constant(r, found["DATA"])))
+            found["DATA"].read()
             for reader in (meta, functions, constants):
                 reader.finish()
             native = bytes(sections["NATV"])

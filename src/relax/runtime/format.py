@@ -1,7 +1,8 @@
 """The file format of executables: tagged, bounds-checked, without pickle.
 
-    file      magic (8 bytes) | version u32 | sections u32 | length of the file u64 | SHA-256 of the rest (32)
+    file      magic (8 bytes) | version u32 | sections u32 | length of the file u64 | checksum of the rest (32)
               then per section: tag (4 bytes) | zeros u32 | offset u64 | size u64; then the sections
+              (the checksum is made of SHA-256s: files.py)
     META      target triple, CPU features, devices
     CNST      the constants, tagged; tensors refer to DATA
     FUNC      the function table and the code
@@ -14,11 +15,10 @@ Within sections, numbers and strings are encoded as encoding.py says. All fixed-
 from __future__ import annotations
 
 import enum
-import hashlib
 import io
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import tvm_ffi
@@ -40,15 +40,14 @@ from .bytecode import (
 )
 from .dtypes import DLPACK_CODES, canonical_dtype, itemsize
 from .encoding import ExecutableError, Pieces, Reader, Writer
+from .files import checksum, checksum_of_rest, read_places
 from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 7
+VERSION: Final = 8
 
-_CHUNK: Final = 1 << 20
-"""The bytes that are read at once."""
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
 
@@ -221,7 +220,7 @@ def write_constant(w: Writer, data: Pieces, value: Any) -> None:
 
 
 def read_constant(r: Reader, data: Section) -> Any:
-    """Take a constant."""
+    """Take a constant; the contents of a tensor are there when `data` has been read."""
     match r.byte():
         case _Tag.TENSOR:
             return _read_tensor(r, data)
@@ -263,7 +262,7 @@ def _read_tensor(r: Reader, data: Section) -> tvm_ffi.Tensor:
         raise r.fail(f"the contents of a tensor of {nbytes} bytes lie outside section DATA")
     tensor = new_tensor(shape, dtype)
     if nbytes:
-        data.read_into(offset, memoryview(numpy_view(tensor).reshape(-1).view("u1")))
+        data.read_later(offset, memoryview(numpy_view(tensor).reshape(-1).view("u1")))
     assert nbytes == tensor.numel() * itemsize(dtype)
     return tensor
 
@@ -417,17 +416,23 @@ class Section:
     file: io.BufferedIOBase
     offset: int
     size: int
+    wanted: list[tuple[int, memoryview]] = field(default_factory=list[tuple[int, memoryview]])
+    """Offsets in the file, and memory that waits for what is there."""
 
     def contents(self) -> memoryview:
         """All of it."""
         self.file.seek(self.offset)
         return memoryview(self.file.read(self.size))
 
-    def read_into(self, offset: int, to: memoryview) -> None:
-        """Fill memory with what is there from an offset on."""
-        self.file.seek(self.offset + offset)
-        for start in range(0, len(to), _CHUNK):  # what is read has been checked to be there
-            self.file.readinto(to[start : start + _CHUNK])
+    def read_later(self, offset: int, to: memoryview) -> None:
+        """Have `read` fill memory with what is there from an offset on, which has been checked to be there."""
+        self.wanted.append((self.offset + offset, to))
+
+    def read(self) -> None:
+        """Fill the memory that waits for it. Raises ExecutableError if the file has become shorter."""
+        if not read_places(self.file, self.wanted):
+            raise ExecutableError("it is truncated")
+        self.wanted.clear()
 
 
 def packed_pieces(sections: Mapping[str, bytes | Pieces]) -> list[bytes | memoryview]:
@@ -440,10 +445,8 @@ def packed_pieces(sections: Mapping[str, bytes | Pieces]) -> list[bytes | memory
         table += _ENTRY.pack(tag.encode("ascii"), 0, start + body.length, size)
         for part in contents.parts if isinstance(contents, Pieces) else (contents,):
             body.add(part)
-    digest = hashlib.sha256(table)
-    for part in body.parts:
-        digest.update(part)
-    header = _HEADER.pack(MAGIC, VERSION, len(sections), start + body.length, digest.digest())
+    digest = checksum([bytes(table), *body.parts])
+    header = _HEADER.pack(MAGIC, VERSION, len(sections), start + body.length, digest)
     return [header, bytes(table), *body.parts]
 
 
@@ -503,7 +506,7 @@ def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
     if found != length:
         what = "truncated" if found < length else "followed by something else"
         raise ExecutableError(f"it is {what}: its length is {found} bytes, expected {length}")
-    if _digest_of_rest(file) != digest:
+    if checksum_of_rest(file) != digest:
         raise ExecutableError("it is corrupted: its checksum does not match its contents")
     if count * _ENTRY.size > length - _HEADER.size:
         raise ExecutableError("its section table is malformed")
@@ -515,12 +518,3 @@ def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
             raise ExecutableError("its section table is malformed")
         sections[tag.decode("ascii", "replace")] = Section(file, offset, size)
     return sections
-
-
-def _digest_of_rest(file: io.BufferedIOBase) -> bytes:
-    """The checksum of a file from where it stands to its end."""
-    digest = hashlib.sha256()
-    chunk = memoryview(bytearray(_CHUNK))
-    while count := file.readinto(chunk):
-        digest.update(chunk[:count])
-    return digest.digest()

@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import tvm_ffi
 
-from ..codegen import cache, executes
+from ..codegen import cache, executes, later
 from ..codegen.object import compiler_version
 from ..codegen.recall import compiler_files, target_words
 from ..expr import Constant, Var
@@ -50,6 +50,12 @@ _HIGHER: Final = frozenset({"__pycache__", "cli", "frontend", "relay", "testing"
 
 _LARGE: Final = 1 << 16
 """Bytes from which on a constant is hashed by several threads, and not kept twice."""
+
+_LATER: Final = 16 << 20
+"""Bytes from which on a file is written while the program is used already.
+
+Its checksum is made before: what is written to a constant in the meantime makes the file a damaged one.
+"""
 
 _WRONG: Final = (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError)
 """The errors of reading a note of some other form, or a file that is damaged."""
@@ -78,6 +84,7 @@ class ProgramMemory:
 
     def load(self) -> Executable | None:
         """The program that was built before; None if there is none that can be trusted."""
+        later.wait_for(self.key)  # it may have been built a moment ago
         try:
             executable, reason = self._load()
         except _WRONG:
@@ -134,8 +141,15 @@ class ProgramMemory:
             return
         digest = stated_digest(pieces[0])
         note = {"file": digest.hex(), "constants": shared, "passes": PassContext.current().trace}
-        if cache.store_program(digest, pieces):
-            cache.note(self.key, json.dumps(note).encode())
+
+        def write() -> None:
+            if cache.store_program(digest, pieces):
+                cache.note(self.key, json.dumps(note).encode())
+
+        if sum(map(len, pieces)) < _LATER:
+            write()
+        else:
+            later.do_later(self.key, write)
 
     def _shared(self, values: Sequence[Any]) -> dict[int, str]:
         """The constants of a program, by index, that are in the memory of those of the module."""
@@ -158,8 +172,7 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
     try:
         environment = _environment(target, pipeline, exec_mode)
         arrays = _described(mod)
-        digests = _digests(arrays)
-        whole = program_digest(mod, lambda array: digests.get(_place(array)) or _digest_of(array))
+        whole, digests = _digests(mod, arrays)
     except (NotDescribed, TypeError, ValueError, OSError, RuntimeError, MemoryError) as problem:
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
@@ -258,13 +271,20 @@ def _is_own(value: object) -> bool:
     return module.partition(".")[0] in ("relax", "builtins", "numpy")
 
 
-def _digests(constants: Sequence[Constant]) -> dict[_Place, bytes]:
-    """The digests of constants, by where their elements are."""
+def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[_Place, bytes]]:
+    """The digest of a module, and those of its large constants, by where their elements are."""
     arrays = sorted({_place(c.data): c.data for c in constants}.values(), key=lambda array: -array.nbytes)
     if not arrays:
-        return {}
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
-        return dict(zip(map(_place, arrays), pool.map(_digest_of, arrays), strict=True))
+        return program_digest(mod, _digest_of), {}
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # they hash while it is walked
+        futures = {_place(array): pool.submit(_digest_of, array) for array in arrays}
+
+        def known(array: Array) -> bytes:
+            future = futures.get(_place(array))
+            return _digest_of(array) if future is None else future.result()
+
+        whole = program_digest(mod, known)
+        return whole, {place: future.result() for place, future in futures.items()}
 
 
 def _digest_of(array: Array) -> bytes:

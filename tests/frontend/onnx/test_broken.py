@@ -55,6 +55,16 @@ def test_a_file_of_something_else(tmp_path):
     refused(path, "E6002", "is not an ONNX model", "is the file complete, and binary ONNX?")
 
 
+def test_a_large_initializer_that_does_not_fit_its_shape():
+    """Threads read large ones: the first broken one in the order of the model is told."""
+    model = relu()
+    for name, rows in (("small", 2), ("good", 1 << 10), ("short", 1 << 10), ("shorter", 1 << 10)):
+        model.graph.initializer.append(numpy_helper.from_array(np.ones((rows, 1 << 9), "float32"), name))
+    for tensor in model.graph.initializer[2:]:
+        tensor.raw_data = tensor.raw_data[:-4]
+    assert "shorter" not in refused(model, "E6002", "the tensor 'short' cannot be read")
+
+
 def test_a_model_without_a_graph():
     refused(ModelProto(), "E6002", "the model has no graph with outputs")
 

@@ -6,15 +6,17 @@ Functions of the model and of the ONNX standard are read in place, with names of
 from __future__ import annotations
 
 import inspect
+import math
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
 import onnx
-from onnx import FunctionProto, GraphProto, NodeProto
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto
 
 from ...expr import Tuple, TupleGetItem
 from ...ir import Diagnostic, DiagnosticError, RelaxExpr, Span
+from ...runtime.files import in_threads
 from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from . import registry
 from .elements import apply_rule
@@ -28,6 +30,9 @@ from .values import Sequence as SequenceValue
 
 Names: TypeAlias = MutableMapping[str, "Value | None"]
 """The values of a graph by name."""
+
+_LARGE = 1 << 18
+"""Elements from which on a constant is copied by one of several threads."""
 
 
 class GraphReader:
@@ -128,9 +133,8 @@ class GraphReader:
         initialized += [sparse.values.name for sparse in graph.sparse_initializer]
         if len(set(initialized)) < len(initialized):
             raise broken("two initializers of a graph have one name", self.name)
-        for tensor in graph.initializer:
-            if tensor.name not in own:
-                names[tensor.name] = constant_of(to_array(tensor, self.name), self.emitter)
+        given = [tensor for tensor in graph.initializer if tensor.name not in own]
+        names.update(zip((tensor.name for tensor in given), self._constants(given), strict=True))
         for sparse in graph.sparse_initializer:
             if sparse.values.name not in own:
                 names[sparse.values.name] = self.emitter.const(sparse_to_array(sparse, self.name))
@@ -140,6 +144,16 @@ class GraphReader:
             self._place = node_span(self.name, index, node) if not self._expanding else self._place
             self.node(node, names, self.opsets)
         return [self._output(output.name, names) for output in graph.output]
+
+    def _constants(self, tensors: Sequence[TensorProto]) -> list[Value]:
+        """The values of constant tensors; several threads copy the elements of large ones."""
+
+        def read(tensor: TensorProto) -> Value:
+            return constant_of(to_array(tensor, self.name), self.emitter)
+
+        large = [tensor for tensor in tensors if math.prod(tensor.dims) >= _LARGE]
+        copied = iter(in_threads(read, large))
+        return [next(copied) if math.prod(tensor.dims) >= _LARGE else read(tensor) for tensor in tensors]
 
     def read_subgraph(self, subgraph: Subgraph, inputs: Sequence[Value | None]) -> list[Value | None]:
         """Read a graph that is an attribute, with these inputs, into the open block; the values of its outputs."""

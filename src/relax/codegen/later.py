@@ -1,0 +1,61 @@
+"""Work on the cache that goes on while the program that was built is used already: large files are written so.
+
+The interpreter waits for it at its end. The child of a fork has no part in it: its parent does it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Final
+
+from . import cache
+
+_lock: Final = threading.Lock()
+_pending: Final[dict[cache.Key, threading.Thread]] = {}
+"""What is being written, by its key."""
+
+
+def do_later(key: cache.Key, work: Callable[[], None]) -> None:
+    """Do what a key stands for in a thread of its own; at once where none can be started."""
+    wait_for(key)
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            context.run(work)
+        except (OSError, ValueError, RuntimeError, MemoryError) as problem:
+            cache.say("%s is not kept: %s", key.name, problem)
+        finally:
+            with _lock:
+                _pending.pop(key, None)
+
+    thread = threading.Thread(target=run, name="relax-cache")
+    with _lock:
+        _pending[key] = thread
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads, or the interpreter ends
+        run()
+
+
+def wait_for(key: cache.Key) -> None:
+    """Wait until what is being done for a key is done."""
+    with _lock:
+        thread = _pending.get(key)
+    if thread is not None and thread.is_alive():
+        thread.join()
+
+
+def wait_for_all() -> None:
+    """Wait until all is done."""
+    with _lock:
+        keys = list(_pending)
+    for key in keys:
+        wait_for(key)
+
+
+cache.hold_at_fork(_lock)
+
+__all__ = ["do_later", "wait_for", "wait_for_all"]

@@ -1,0 +1,141 @@
+"""Large files: their checksum and their contents, by several threads.
+
+The checksum is the SHA-256 of the SHA-256s of blocks of 1 MiB (the last one may be shorter), so that threads can share
+the work: one processor hashes more slowly than memory and disks give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+BLOCK: Final = 1 << 20
+"""The bytes that are hashed by themselves."""
+
+_PART: Final = 4 * BLOCK
+"""The bytes that one thread reads at once."""
+
+_THREADS: Final = 4
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+def in_threads(function: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
+    """A function of each job, by several threads where there are some; it may be called twice for one job."""
+    threads = min(_THREADS, os.cpu_count() or 1, len(jobs))
+    if threads > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                futures = [pool.submit(function, job) for job in jobs]
+            except RuntimeError:  # no thread can be started
+                futures = []
+            if futures:
+                return [future.result() for future in futures]
+    return [function(job) for job in jobs]
+
+
+# ------------------------------------------------------------------------------------- the checksum
+
+
+def checksum(parts: Iterable[bytes | memoryview]) -> bytes:
+    """The checksum of parts that follow one another."""
+    return _of_blocks(in_threads(_hashed, list(_blocks(parts))))
+
+
+def checksum_of_rest(file: io.BufferedIOBase) -> bytes:
+    """The checksum of a file from where it stands to its end."""
+    start = file.tell()
+    if isinstance(file, io.BytesIO):
+        return checksum([file.getbuffer()[start:]])
+    length = file.seek(0, io.SEEK_END) - start
+    file.seek(start)
+    descriptor = _descriptor(file)
+    if descriptor is None:
+        return checksum([file.read()])
+
+    def hashed(job: range) -> list[bytes]:
+        memory = memoryview(bytearray(min(len(job), BLOCK)))
+        found: list[bytes] = []
+        for offset in job[::BLOCK]:
+            block = memory[: min(BLOCK, job.stop - offset)]
+            found.append(hashlib.sha256(block[: _read_at(descriptor, offset, block)]).digest())
+        return found
+
+    end = start + length
+    jobs = [range(offset, min(offset + _PART, end)) for offset in range(start, end, _PART)]
+    return _of_blocks(digest for found in in_threads(hashed, jobs) for digest in found)
+
+
+def _of_blocks(digests: Iterable[bytes]) -> bytes:
+    return hashlib.sha256(b"".join(digests)).digest()
+
+
+def _hashed(block: Sequence[memoryview]) -> bytes:
+    digest = hashlib.sha256()
+    for part in block:
+        digest.update(part)
+    return digest.digest()
+
+
+def _blocks(parts: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
+    """The blocks of parts that follow one another, each as the pieces of parts that it is made of."""
+    block: list[memoryview] = []
+    room = BLOCK
+    for part in parts:
+        rest = memoryview(part)
+        while len(rest):
+            block.append(rest[:room])
+            rest, room = rest[room:], room - len(block[-1])
+            if not room:
+                yield block
+                block, room = [], BLOCK
+    if block:
+        yield block
+
+
+# ------------------------------------------------------------------------------------- the contents
+
+
+def read_places(file: io.BufferedIOBase, places: Sequence[tuple[int, memoryview]]) -> bool:
+    """Fill each memory with what is in a file from an offset on; False if the file ends before."""
+    descriptor = _descriptor(file)
+    if descriptor is not None and sum(len(memory) for _, memory in places) > _PART:
+        jobs = [
+            (offset + at, memory[at : at + _PART])
+            for offset, memory in places
+            for at in range(0, len(memory), _PART)
+        ]
+        return all(in_threads(lambda job: _read_at(descriptor, *job) == len(job[1]), jobs))
+    for offset, memory in places:
+        file.seek(offset)
+        for at in range(0, len(memory), _PART):
+            part = memory[at : at + _PART]
+            if file.readinto(part) != len(part):
+                return False
+    return True
+
+
+def _descriptor(file: io.BufferedIOBase) -> int | None:
+    """The descriptor of a file that threads can read at the same time; None if they cannot."""
+    if not hasattr(os, "preadv"):
+        return None
+    try:
+        return file.fileno()
+    except OSError:  # it is in memory
+        return None
+
+
+def _read_at(descriptor: int, offset: int, memory: memoryview) -> int:
+    """Fill memory with what is in a file from an offset on; how many bytes there were."""
+    done = 0
+    while done < len(memory):
+        count = os.preadv(descriptor, [memory[done:]], offset + done)
+        if not count:
+            break
+        done += count
+    return done
