@@ -159,7 +159,9 @@ class Knowledge:
         conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
         if var.dtype.is_integer:
             low, high = self.interval(value)
-            if conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
+            if var.nonnegative and low < 0 <= high:  # the prover knows it by itself
+                low = 0
+            elif conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
                 low = 0
                 conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
             self._set_range(var, (low, high))
