@@ -82,7 +82,9 @@ class Knowledge:
     def __init__(self) -> None:
         self._ranges: dict[Var, Interval] = {}
         self._sizes: dict[Var, PrimExpr] = {}
-        """Loop variables that run from 0 up to (not including) an expression."""
+        """Variables from 0 up to (not including) an expression: of loops, and their highest digits."""
+        self._values: dict[Var, PrimExpr] = {}
+        """What variables stand for."""
         self._assumed: list[PrimExpr | list[Limit]] = []
         """Conditions, and limits of sizes."""
         self._prover = Analyzer(wraps=True)
@@ -139,7 +141,11 @@ class Knowledge:
 
     def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
         """The expressions that are at least 1 inside a loop: its length, or each size of which that is the product."""
-        if isinstance(extent, Mul) and self.nonnegative(extent.a) and self.nonnegative(extent.b):
+        factors = list(_factors(extent))
+        # A product of which one factor is 0 is 0, also where it wraps around.
+        if len(factors) > 1 and all(self.interval(factor)[0] >= 0 for factor in factors):
+            yield from (f for f in factors if not isinstance(f, IntImm) and not reads_memory(f))
+        elif isinstance(extent, Mul) and self.nonnegative(extent.a) and self.nonnegative(extent.b):
             yield from self._factors(extent.a)
             yield from self._factors(extent.b)
         elif not isinstance(extent, IntImm) and not reads_memory(extent):
@@ -153,14 +159,44 @@ class Knowledge:
         conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
         if var.dtype.is_integer:
             low, high = self.interval(value)
-            if conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
+            if var.nonnegative and low < 0 <= high:  # the prover knows it by itself
+                low = 0
+            elif conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
                 low = 0
                 conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
             self._set_range(var, (low, high))
+        size = self._size_of_quotient(value)
+        if size is not None:
+            self._sizes[var] = size
+        if conditions:
+            self._values[var] = value
         with self._scope(conditions, outside.under("let", var, value)):
             yield
         self._set_range(var, None)
+        self._sizes.pop(var, None)
+        self._values.pop(var, None)
         self._answers = outside
+
+    def _size_of_quotient(self, value: PrimExpr) -> PrimExpr | None:
+        """The size s that i // b // c is below, where i < s * b * c is a loop's variable; None for other expressions.
+
+        That the product may wrap around does not matter: it is less than the true one then.
+        """
+        divisors: list[PrimExpr] = []
+        while isinstance(value, FloorDiv):
+            divisors.append(value.b)
+            value = value.a
+        if not divisors or not isinstance(value, Var) or value not in self._sizes:
+            return None
+        factors = list(_factors(self._sizes[value]))
+        if any(self.interval(factor)[0] < 0 for factor in factors):
+            return None
+        for divisor in divisors:
+            found = [i for i, factor in enumerate(factors) if same(factor, divisor)]
+            if not found or self.interval(divisor)[0] < 1:
+                return None
+            del factors[found[0]]
+        return factors[0] if len(factors) == 1 else None
 
     def _is_number_of(self, value: Min) -> bool:
         """True if a minimum is ≥ 0: mostly of a block's size and of what is left, of which many indices are made."""
@@ -260,7 +296,10 @@ class Knowledge:
         return above, below
 
     def _plainly_below(self, index: PrimExpr, size: PrimExpr) -> bool:
-        """True if index < size as it is written: a loop variable up to the size, or a minimum of size - 1 and more."""
+        """True if index < size as it is written: a loop variable up to the size, or a minimum of size - 1 and more.
+
+        So too is what lies behind the beginning of a block, in a loop over those of the block that are within the size.
+        """
         match index:
             case Var():
                 return index in self._sizes and same(self._sizes[index], size)
@@ -268,6 +307,20 @@ class Knowledge:
                 return self._plainly_below(a, size) or self._plainly_below(b, size)
             case Sub(a, IntImm(_, value)):
                 return value > 0 and same(a, size) and self.fits(index)
+            case Add(begin, Var() as inner) if inner in self._sizes and self.fits(index):
+                return self._ends_within(begin, self._sizes[inner], size)
+            case _:
+                return False
+
+    def _ends_within(self, begin: PrimExpr, count: PrimExpr, size: PrimExpr) -> bool:
+        """True if begin + count ≤ size as it is written: the count is a minimum of size - begin and more."""
+        match count:
+            case Var():
+                return count in self._values and self._ends_within(begin, self._values[count], size)
+            case Min(a, b):
+                return self._ends_within(begin, a, size) or self._ends_within(begin, b, size)
+            case Sub(a, b):
+                return same(a, size) and structural_equal(b, begin) and self.fits(count)
             case _:
                 return False
 
@@ -351,6 +404,15 @@ def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
         yield from _conjuncts(condition.b, holds)
     elif not isinstance(condition, IntImm) and condition.dtype.lanes == 1:
         yield condition if holds else Not(condition)
+
+
+def _factors(product: PrimExpr) -> Iterator[PrimExpr]:
+    """The expressions of which a product is made; an expression that is no product as it is."""
+    if isinstance(product, Mul):
+        yield from _factors(product.a)
+        yield from _factors(product.b)
+    else:
+        yield product
 
 
 def _like(bound: PrimExpr, var: Var) -> PrimExpr:

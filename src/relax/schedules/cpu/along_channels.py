@@ -14,7 +14,7 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, SHARING, Load, Writer, image_of
+from .pointwise_tiles import LINE, SHARING, Load, Writer, image_of, number_of
 from .squares import transposed_square
 
 SUMMED: Final = 128
@@ -66,7 +66,7 @@ class AlongChannels(Writer):
                 return loop("j", blocks, lambda j: let(
                     "jo", minimum(first + j, last), lambda jo: self._block(packed, part, j, jo)))  # fmt: skip
 
-            whole = simplify(minimum(int64(chunk), count - start))
+            whole = number_of(chunk, count - start)
             return named("inside", whole, lambda inside: self.copied(columns, start, count, lambda load: scratch(
                 "panel", (pixels.inputs, columns), self.dtype, lambda panel: copied(panel, load, inside))))  # fmt: skip
 

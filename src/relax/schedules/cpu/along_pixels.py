@@ -15,7 +15,7 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, Load, Writer, image_of
+from .pointwise_tiles import LINE, Load, Writer, image_of, number_of
 from .tiling import has_masks
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
@@ -49,8 +49,8 @@ class AlongPixels(Writer):
         blocks = -(-pixels.channels // self.height)
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
-            whole = simplify(minimum(int64(chunk), pixels.count - start))
-            return named("whole", whole, lambda whole: self._with_panels(whole, lambda panels: self.copied(
+            whole = number_of(chunk, pixels.count - start)
+            return named("whole", whole, lambda whole: self._with_panels(chunk, whole, lambda panels: self.copied(
                 chunk, start, self.bound, lambda load: self.following(values, start, chunk, lambda image, begin: rows(
                     values, start, first, count, panels, load, (image, begin))))))  # fmt: skip
 
@@ -96,16 +96,17 @@ class AlongPixels(Writer):
 
         return self.tasks(chunk, blocks, task)
 
-    def _with_panels(self, whole: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
-        """`body` of the panels of so many pixels; of an unknown number, the last may have half the vectors."""
+    def _with_panels(self, chunk: int, whole: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
+        """`body` of the panels of a chunk's pixels; of an unknown number, the last may have half the vectors."""
+        most = chunk // self.width
         count = simplify(ceildiv(whole, self.width))
         half = self.vectors // 2
         if not half or isinstance(self.pixels.count, IntImm):
-            return named("panels", count, lambda count: body(Panels(count, count, self.vectors, 0)))
+            return named("panels", count, lambda count: body(Panels(count, count, self.vectors, 0, most)))
         vectors = simplify(maximum(ceildiv(whole, self.lanes) - half, int64(0)))
         wide = simplify(ceildiv(vectors, self.vectors))
         return named("panels", count, lambda count: named("wide", wide, lambda wide: body(
-            Panels(count, wide, self.vectors, half))))  # fmt: skip
+            Panels(count, wide, self.vectors, half, most))))  # fmt: skip
 
     def _tile(
         self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr, vectors: int,
@@ -130,8 +131,8 @@ class AlongPixels(Writer):
                 vectors, int64(pixels.inputs), left, right, lambda p, c: self.zero,
                 lambda acc: self._stored(result, acc, vectors, inside), asked)]))  # fmt: skip
 
-        inside = int64(width) if self.bound is None else minimum(int64(width), pixels.count - start)
-        return named("inside", simplify(inside), of_width)
+        inside = int64(width) if self.bound is None else number_of(width, pixels.count - start)
+        return named("inside", inside, of_width)
 
     def _stored(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
         """Store what is made of the sums of a tile, of the pixels below `inside`."""
@@ -174,14 +175,17 @@ class Panels:
     vectors: int
     rest: int
     """The vectors of the others; 0 if there are none."""
+    most: int
+    """The panels of a whole chunk."""
 
     def each(self, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
         """A statement for each panel, told its number and its vectors."""
         wide = loop("jo", self.wide, lambda jo: body(jo, self.vectors))
         if not self.rest:
             return wide
-        others = simplify(self.count - self.wide)
-        return block([wide, loop("jr", others, lambda jr: body(simplify(self.wide + jr), self.rest))])
+        others, last = simplify(self.count - self.wide), int64(self.most - 1)
+        return block([wide, loop("jr", others, lambda jr: named("jo", minimum(
+            self.wide + jr, last), lambda jo: body(jo, self.rest)))])  # fmt: skip
 
 
 __all__ = ["AlongPixels"]

@@ -325,6 +325,11 @@ def image_of(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
     return [values[v.var] for v in pixels.batch]
 
 
+def number_of(most: int, left: PrimExpr) -> PrimExpr:
+    """The pixels of a part, of those that are left: at least 0, as they are anyway, so that intervals tell it."""
+    return simplify(maximum(minimum(int64(most), left), int64(0)))
+
+
 def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
     """The number of groups of blocks of channels, where `others` tasks are too few for the cores.
 
@@ -345,4 +350,4 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(total)
 
 
-__all__ = ["LINE", "Load", "Writer", "best", "cost", "image_of", "shapes"]
+__all__ = ["LINE", "Load", "Writer", "best", "cost", "image_of", "number_of", "shapes"]
