@@ -16,7 +16,7 @@ from .formula import Val, look_up
 
 _SCALE: Final = 3.9375
 _LARGEST: Final = 3.9365
-"""Where the result is 1."""
+"""The least magnitude whose result is 1."""
 _ROUNDED: Final = 12582912.0
 """3 · 2^22: what is added to it is rounded to a whole number, which is in the lowest bits."""
 _PIECES: Final = (

@@ -84,7 +84,7 @@ class Knowledge:
         self._sizes: dict[Var, PrimExpr] = {}
         """Variables from 0 up to (not including) an expression: of loops, and their highest digits."""
         self._values: dict[Var, PrimExpr] = {}
-        """What variables stand for."""
+        """The values that variables stand for."""
         self._assumed: list[PrimExpr | list[Limit]] = []
         """Conditions, and limits of sizes."""
         self._prover = Analyzer(wraps=True)

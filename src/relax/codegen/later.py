@@ -14,7 +14,7 @@ from . import cache
 
 _lock: Final = threading.Lock()
 _pending: Final[dict[cache.Key, threading.Thread]] = {}
-"""What is being written, by its key."""
+"""The threads that write, by the key of what they write."""
 
 
 def do_later(key: cache.Key, work: Callable[[], None]) -> None:

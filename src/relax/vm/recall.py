@@ -73,7 +73,7 @@ class NotDescribed(Exception):
 
 @dataclass
 class ProgramMemory:
-    """What is known of a program that is about to be built; `load` finds what was built before, and `keep` keeps it."""
+    """The key of a program that is about to be built; `load` finds it built before, and `keep` keeps it."""
 
     name: str
     key: cache.Key
@@ -164,7 +164,7 @@ class ProgramMemory:
 
 
 def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: str) -> ProgramMemory | None:
-    """What the cache knows of a program, to be built for a resolved target; None if it cannot tell it from others."""
+    """The key of a program, to be built for a resolved target; None if no key tells it from others."""
     if not cache.keeps_programs():
         return None
     name = ", ".join(g.name_hint for g in mod.functions)
@@ -296,7 +296,7 @@ def _digest_of(array: Array) -> bytes:
 
 
 def _place(array: Array) -> _Place:
-    """Where an array's elements are, and what they are taken for."""
+    """The address of an array's elements, its shape and its dtype."""
     return array.ctypes.data, array.shape, array.dtype.name
 
 

@@ -106,7 +106,7 @@ def pattern_of(operator: Op) -> OpPatternKind:
 
 
 def mixed_precision_of(operator: Op) -> MixedPrecision | None:
-    """What an operator does in a program of mixed precision; None if its declaration does not say."""
+    """The category of an operator in mixed precision; None if its declaration names none."""
     return operator.get_attr(_MIXED)
 
 

@@ -150,7 +150,7 @@ class _Divided(StmtExprMutator):
         return node if distance is None else const(distance % 2, node.dtype)
 
     def _distance(self, node: FloorDiv | FloorMod) -> int | None:
-        """How far behind `at` * 2 the dividend is, if it is known."""
+        """The distance of the dividend behind `at` * 2, if it is known."""
         distance = simplify(node.a - self.place) if node.dtype == self.place.dtype else None
         return distance.value + self.k if isinstance(distance, IntImm) else None
 

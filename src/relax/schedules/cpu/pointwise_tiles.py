@@ -1,4 +1,4 @@
-"""What the two forms of loops of convolutions of single elements have in common: products of weights and pixels.
+"""The common part of both forms of loops of convolutions of single elements: products of weights and pixels.
 
     AlongPixels                                             AlongChannels
 

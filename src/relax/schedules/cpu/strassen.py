@@ -375,7 +375,7 @@ class Sevens:
             part, right, ko, i, io * rows, io)))  # fmt: skip
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
-        """Where one of a pair of panels begins in the packed matrix."""
+        """The place in the packed matrix at which one of a pair of panels begins."""
         return (pair * 2 + right) * (self.depth * self.tile.columns)
 
     def _rights(self, part: _Part, rights: Buffer, ko: Var) -> Stmt:
@@ -428,7 +428,7 @@ class Sevens:
         asked = self._asked(part, ko, i, io)
 
         def asked_left(k: PrimExpr) -> Stmt:
-            """What the next tile reads of sums of A follows what this one reads."""
+            """Prefetches of the sums of A for the next tile, which follow those of this one."""
             place = (int64(0), height * self.block + k * height)
             return Evaluate(prefetch(BufferLoad(left, place), locality=3))
 
