@@ -17,7 +17,10 @@ import tvm_ffi
 import relax
 from relax.codegen import cache, later
 from relax.ir.transform import PassContext, PassInstrument, module_pass
+from relax.op import Operator
+from relax.op.operator import operator
 from relax.script import from_source
+from relax.struct_info import TensorStructInfo
 from relax.vm import recall as programs
 
 RNG = np.random.default_rng(0)
@@ -314,6 +317,27 @@ def test_operators_with_facts_from_elsewhere_are_built_each_time(monkeypatch):
     for _ in range(2):
         assert not is_found(tiny())
     assert "something was registered for operator relax.nn.relu" in str(cache.statistics.programs_missed)
+
+
+@operator("relax.testing.of_somebody")
+class OfSomebody(Operator):
+    """An operator that is registered, for the rest of the process, outside of relax."""
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return x
+
+
+def test_an_operator_of_somebody_else_matters_where_it_is_used():
+    relax.build(tiny())
+    assert is_found(tiny())
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.Call(relax.ir.Op.get("relax.testing.of_somebody"), [x])))
+    with pytest.raises(
+        programs.NotDescribed, match="something was registered for operator relax.testing.of_somebody"
+    ):
+        programs._described(bb.get())
 
 
 def test_a_warning_is_told_again(monkeypatch):

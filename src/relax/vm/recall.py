@@ -231,7 +231,7 @@ def _described(mod: IRModule) -> list[Constant]:
     size = 0
     checked: set[type[Node]] = set()
     infos: set[int] = set()
-    operators = {name for name in Op.list_op_names() if name.startswith("relax.")}
+    operators = {name for name in Op.list_op_names() if name.startswith("relax.") and _is_own_operator(name)}
 
     def see(node: Node) -> None:
         nonlocal size
@@ -261,6 +261,11 @@ def _described(mod: IRModule) -> list[Constant]:
     if size > cache.program_limit():
         raise NotDescribed(f"its constants take {size} bytes, and there is room for {cache.program_limit()}")
     return large
+
+
+def _is_own_operator(name: str) -> bool:
+    """True for an operator of this package, which a pass may bring into a program that does not have it."""
+    return _is_own(Op.get(name).facts().get("operator_class"))
 
 
 def _is_own(value: object) -> bool:
