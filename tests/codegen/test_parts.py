@@ -25,8 +25,9 @@ def scaled(a: T.handle, B: T.Buffer((4,), "float32"), c: T.handle, last: T.int64
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_it_reads_the_memory_and_sizes_around_it(rows):
-    kernel = codegen.build_module({"f": from_source(SCALED)})["f"]
+@pytest.mark.parametrize("kind", ["T.serial(last, ", "T.serial(4, ", "T.unroll(4, "])
+def test_it_reads_the_memory_and_sizes_around_it(kind, rows):
+    kernel = codegen.build_module({"f": from_source(SCALED.replace("T.serial(last, ", kind))})["f"]
     a, b = np.arange(4 * rows, dtype="float32").reshape(rows, 4), np.ones(4, "float32")
     result = np.zeros_like(a)
     kernel(a, b, result, 4)

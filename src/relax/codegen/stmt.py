@@ -131,13 +131,11 @@ def _for(cx: Context, stmt: For) -> None:
         cx.report("E5904", f"the {kind} loop {stmt.loop_var.name} must be lowered first", hint=LOWER_FIRST)
         return
     _refuse_annotations(cx, stmt.annotations, LOOP_ANNOTATIONS, f"loop {stmt.loop_var.name}")
-    if is_written_out(stmt):
-        _unrolled(cx, stmt)
-        return
+    write_loop = _unrolled if is_written_out(stmt) else _counted
     if OWN_FUNCTION in stmt.annotations:
-        write_apart(cx, partial(_counted, cx, stmt))
+        write_apart(cx, partial(write_loop, cx, stmt))
     else:
-        _counted(cx, stmt)
+        write_loop(cx, stmt)
 
 
 def _counted(cx: Context, stmt: For) -> None:

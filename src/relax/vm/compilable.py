@@ -41,10 +41,8 @@ def _is_first_order(function: Function) -> bool:
     def visit(node: Node) -> bool:
         nonlocal first_order
         passed_on = any(isinstance(operand, GlobalVar | ExternFunc | Function) for operand in _operands(node))
-        infos = (
-            [] if not isinstance(node, Constant | Var) or node.struct_info_ is None else [node.struct_info_]
-        )
-        odd = any(map(_is_odd, fields_in(*infos)))
+        info = node.struct_info_ if isinstance(node, Constant | Var) else None
+        odd = info is not None and any(map(_is_odd, fields_in(info)))
         called = not isinstance(node, Call) or _is_plain_callee(node.op)
         first_order = first_order and called and not passed_on and not odd
         return first_order
