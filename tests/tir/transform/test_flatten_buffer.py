@@ -107,6 +107,22 @@ def test_vectors_scalars_and_views(check):
     check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)
 
 
+def test_vectors_in_several_dimensions(check):
+    """Ramps add up to a ramp; the access by another vector is not proven to be inside, and stays."""
+    before = """
+    for i in range(4):
+        B[T.Ramp(0, 1, 4), T.Ramp(i, 2, 4)] = T.Broadcast(m, 4)
+        B[i, T.Ramp(0, 1, 4) // T.Broadcast(2, 4)] = T.Broadcast(m, 4)
+"""
+    after = """
+    B1 = T.decl_buffer((64,), "int32", data=B.data)
+    for i in range(4):
+        B1[T.Ramp(i, 18, 4)] = T.Broadcast(m, 4)
+        B[i, T.Ramp(0, 1, 4) // T.Broadcast(2, 4)] = T.Broadcast(m, 4)
+"""
+    check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)
+
+
 def test_strides_and_sizes_that_may_be_wrong(check):
     body = """
     with T.allocate((T.Cast("int64", m) - 2, 4), "int32") as t:

@@ -14,6 +14,8 @@ keeps a dimension for each group of dimensions between them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...ir import DataType, Node
 from ...prim import IntImm, PrimExpr, const, simplify
 from ..buffer import Buffer, BufferLoad, Ramp, axis_groups, product, row_major
@@ -113,19 +115,32 @@ class _Flattening(FactsMutator):
     def position(
         self, shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...], size: PrimExpr
     ) -> PrimExpr:
-        """The index of an element of a shape. It is computed in the dtype of the indices if that has all positions."""
+        """The index of an element of a shape. It is computed in the dtype of the indices if that has all positions.
+
+        An index that is a vector is a `Ramp`: no other one is proven to be inside. Ramps add up to a ramp.
+        """
         if not indices:
             return const(0, "int64")
-        *outer, last = indices
         kinds = {index.dtype.element_of for index in indices}
-        fits = len(kinds) == 1 and isinstance(size, IntImm) and size.value <= last.dtype.element_of.max_value
-        dtype = last.dtype.element_of if fits else DataType("int64")
-        base = last.base if isinstance(last, Ramp) else last
-        total: PrimExpr = const(0, dtype)
-        for index, stride in zip((*outer, base), row_major(shape), strict=True):
-            total = total + index.astype(dtype) * stride.astype(dtype)
-        total = self.analyzer.simplify(total)
-        return Ramp(total, last.stride.astype(dtype), last.lanes) if isinstance(last, Ramp) else total
+        kind = indices[-1].dtype.element_of
+        fits = len(kinds) == 1 and isinstance(size, IntImm) and size.value <= kind.max_value
+        dtype = kind if fits else DataType("int64")
+        strides = [stride.astype(dtype) for stride in row_major(shape)]
+        base = self.sum_of_products((i.base if isinstance(i, Ramp) else i for i in indices), strides, dtype)
+        ramps = [(i, stride) for i, stride in zip(indices, strides, strict=True) if isinstance(i, Ramp)]
+        if not ramps:
+            return base
+        step = self.sum_of_products((i.stride for i, _ in ramps), (stride for _, stride in ramps), dtype)
+        return Ramp(base, step, ramps[0][0].lanes)
+
+    def sum_of_products(
+        self, numbers: Iterable[PrimExpr], strides: Iterable[PrimExpr], dtype: DataType
+    ) -> PrimExpr:
+        """Σ number · stride, computed in `dtype`, simplified."""
+        total = const(0, dtype)
+        for number, stride in zip(numbers, strides, strict=True):
+            total = total + number.astype(dtype) * stride
+        return self.analyzer.simplify(total)
 
 
 def _has_flat_form(buffer: Buffer) -> bool:
