@@ -18,7 +18,7 @@ from ..runtime.tensor import tensor_of_numpy
 from ..runtime.threads import LAUNCH
 from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
-from ..tir import PrimFunc, lower
+from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from . import worker
 from .host import resolve
 from .module import KernelText, kernel_texts, written_kernels
@@ -206,7 +206,7 @@ def build_module(
     pairs: Mapping[str, BaseFunc] = (
         {g.name_hint: f for g, f in mod.items()} if isinstance(mod, IRModule) else mod
     )
-    funcs = {name: func for name, func in pairs.items() if isinstance(func, PrimFunc)}
+    funcs = {n: renew_doubtful_sizes(func) for n, func in pairs.items() if isinstance(func, PrimFunc)}
     others = [name for name in pairs if name not in funcs]
     if others:
         raise DiagnosticError(

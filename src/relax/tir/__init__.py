@@ -166,7 +166,7 @@ from .layout import BijectiveLayout, Layout, bijective_layout, layout
 from .py_functor import PyStmtExprMutator, PyStmtExprVisitor
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
-from .renew import renew_bound_vars
+from .renew import renew_bound_vars, renew_doubtful_sizes
 from .schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError
 from .specialize import specialize
 from .stmt import (
@@ -364,6 +364,7 @@ __all__ = [
     "promised_apart",
     "reinterpret",
     "renew_bound_vars",
+    "renew_doubtful_sizes",
     "ret",
     "round",
     "rsqrt",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..ir import Node, fields_of
-from ..prim import Let, PrimExpr, Var, mark_nonnegative
-from .buffer import Buffer, IterVar
-from .functor import StmtExprMutator
+from ..prim import Analyzer, Let, PrimExpr, Var, mark_nonnegative
+from .buffer import Buffer, IterVar, Reduce
+from .functor import StmtExprMutator, pre_order_visit, substitute
 from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
 from .usage import shape_vars_bound_by
 
@@ -88,4 +88,40 @@ class _Renewal(StmtExprMutator):
         return self.visit_children(node)
 
 
-__all__ = ["renew_bound_vars"]
+def renew_doubtful_sizes(func: PrimFunc) -> PrimFunc:
+    """The function in which no variable passes for a size without being one; itself if none does, as nearly always.
+
+    A variable that is a dimension of a parameter is known to be ≥ 0 (`Var.nonnegative`), and it is the same object
+    in every function. Where another function, built by API, binds it to a number that is not proven to be ≥ 0, that
+    function gets a variable of its own, of which nothing is known.
+    """
+    doubtful: dict[Var, Var] = {}
+    analyzer = Analyzer()
+
+    def doubt(var: Var, value: PrimExpr | None) -> None:
+        if var.nonnegative and (value is None or not analyzer.can_prove(value >= 0)):
+            doubtful[var] = Var(var.name, var.dtype, span=var.span)
+
+    def visit(node: Node) -> None:
+        match node:
+            case LetStmt() | Let():
+                doubt(node.var, node.value)
+            case For():
+                doubt(node.loop_var, node.min)
+            case Block():
+                for iter_var in node.iter_vars:
+                    doubt(iter_var.var, None)
+                for region in node.match_buffers:
+                    for size in shape_vars_bound_by(region.buffer):
+                        doubt(size, None)
+            case Reduce():
+                for iter_var in node.axis:
+                    doubt(iter_var.var, None)
+            case _:
+                pass
+
+    pre_order_visit(func.body, visit)
+    return func.replace(body=substitute(func.body, doubtful)) if doubtful else func
+
+
+__all__ = ["renew_bound_vars", "renew_doubtful_sizes"]

@@ -29,7 +29,7 @@ from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
 from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target
-from ..tir import PrimFunc, written_params
+from ..tir import PrimFunc, renew_doubtful_sizes, written_params
 from ..tir.transform import LowerTIR
 from ..transform.bind_params import BindParams
 from ..transform.fold_constant import EVALUATE
@@ -122,6 +122,9 @@ def build(
     where = resolve(Target(target) if isinstance(target, Mapping) else target)
     assert_well_formed(module, check_struct_info=False)
     _check_entry_points(module)
+    module = module.with_functions(
+        {g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f for g, f in module.functions.items()}
+    )
     if params:
         module = _bind(module, params)
     memory = recall_program(module, where, pipeline, exec_mode)
