@@ -176,6 +176,44 @@ def test_branches_and_local_functions(check):
     check(ConvertToDataflow(), Before, Expected)
 
 
+def test_what_a_local_function_captures_stays(check):
+    """A function in a dataflow block captures no variable of one (rule 11)."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            lv = R.exp(x)
+            lv1 = R.add(lv, lv)
+            with R.dataflow():
+
+                @R.function
+                def local(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                    return R.add(y, lv1)
+
+                gv = R.add(lv1, x)
+                R.output(local, gv)
+            return local(gv)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                lv = R.exp(x)
+                lv1 = R.add(lv, lv)
+
+                @R.function
+                def local(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                    return R.add(y, lv1)
+
+                gv = R.add(lv1, x)
+                R.output(lv1, local, gv)
+            return local(gv)
+
+    check(ConvertToDataflow(), Before, Expected)
+
+
 def test_impure_functions_are_called_outside(check):
     """Also where the callee is a function of the module, and the call looks like any other."""
 

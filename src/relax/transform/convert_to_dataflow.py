@@ -9,7 +9,8 @@ Before   lv = R.exp(x)                        After   with R.dataflow():
 
 A run of neighbouring bindings becomes a block if it has at least `min_size` of them, without control flow, impure
 calls, local functions and calls of Relax functions (which may be recursive); dataflow blocks beside it become part of
-it. Variables not used after the run become DataflowVars. Inside branches and local functions too.
+it. Variables not used after the run become DataflowVars, unless a local function captures them. Inside branches and
+local functions too.
 """
 
 from __future__ import annotations
@@ -50,9 +51,19 @@ class _Uses(ExprVisitor):
 
     def __init__(self) -> None:
         self.used: set[Var] = set()
+        self.captured: set[Var] = set()
+        """Those of them that local functions use."""
+        self.inside_function = False
+
+    def visit_function_(self, op: Function) -> None:
+        outer, self.inside_function = self.inside_function, True
+        super().visit_function_(op)
+        self.inside_function = outer
 
     def visit_var_(self, op: Var) -> None:
         self.used.add(op)
+        if self.inside_function:
+            self.captured.add(op)
 
 
 class _Gather(Substitution):
@@ -80,13 +91,18 @@ class _Gather(Substitution):
         uses = [_uses_in(block) for block in blocks]
         body = _Uses()
         body.visit_expr(seq.body)
+        captured = {var for use in uses for var in use.captured}
         users: dict[Var, int] = {}
-        for index, used in enumerate([*uses, body.used]):
-            for var in used:
+        for index, use in enumerate([*uses, body]):
+            for var in use.used:
                 users[var] = index  # the last block that uses it
         for index, block in enumerate(blocks):
             if isinstance(block, DataflowBlock) and block not in seq.blocks:
-                self.local.update(b.var for b in block.bindings if users.get(b.var, index) == index)
+                self.local.update(
+                    b.var
+                    for b in block.bindings
+                    if users.get(b.var, index) == index and b.var not in captured
+                )
         return seq.replace(blocks=tuple(blocks))
 
     def runs(self, seq: SeqExpr) -> list[BindingBlock | list[Binding]]:
@@ -148,7 +164,7 @@ class _Gather(Substitution):
         return made
 
 
-def _uses_in(block: BindingBlock) -> set[Var]:
+def _uses_in(block: BindingBlock) -> _Uses:
     visitor = _Uses()
     visitor.visit_binding_block(block)
-    return visitor.used
+    return visitor
