@@ -157,6 +157,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "NormalizeGlobalVar",
         "CanonicalizeBindings",
         "ConvertToDataflow",
+        "FakeQuantizationToInteger",
         "FoldConstant",
         "EliminateCommonSubexpr",
         "DeadCodeElimination",

@@ -52,6 +52,7 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_tuple_arguments import ExpandTupleArguments
+from .fake_quantization_to_integer import FakeQuantizationToInteger
 from .fast_math_transform import FastMathTransform
 from .fold_constant import FoldConstant
 from .fusion import (
@@ -116,6 +117,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "ExpandMatmulOfSum",
     "ExpandTupleArguments",
+    "FakeQuantizationToInteger",
     "FastMathTransform",
     "FoldConstant",
     "FuncPass",

@@ -13,6 +13,7 @@ from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
+from .fake_quantization_to_integer import FakeQuantizationToInteger
 from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseAttention, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
@@ -35,6 +36,10 @@ GRAPH: tuple[Step, ...] = (
     ),
     Step(CheckReuse, "a program that breaks its promises is told so before anything of it is removed"),
     Step(CanonicalizeBindings, "one name per value, so that the next passes see through aliases"),
+    Step(
+        FakeQuantizationToInteger,
+        "quantised weights stay bytes, which are multiplied as such, before they are constants of floats",
+    ),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),

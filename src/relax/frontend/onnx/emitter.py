@@ -22,6 +22,7 @@ from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, Struct
 from ...op import operator_of
 from ...op.known import known_struct_info
 from ...op.operands import is_absent
+from ...op.qdq import Dequantize
 from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
@@ -122,6 +123,8 @@ class Emitter:
         operands = list(call.args)
         if operator is None or not operator.pure or not all(map(_is_constant, operands)):
             return None
+        if isinstance(operator, Dequantize) and self.ndim(operands[0]) > 1:
+            return None  # quantised weights, which are multiplied as they are: see FakeQuantizationToInteger
         info = known_struct_info(call)
         if info is None or not has_exact_reference(operator, operands) or not is_bounded(info, operands):
             return None

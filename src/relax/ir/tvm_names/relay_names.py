@@ -96,7 +96,7 @@ NAMESPACES: Final = (
             ),
             "AnnotateSpans CapturePostDfsIndexInSpans": "the parser keeps every place in the text",
             "Conv2dToSparse Conv2dToSparse2 DenseToSparse": "there are no sparse tensors",
-            "FakeQuantizationToInteger": "use `relax.relay.quantize.quantize`",
+            "FakeQuantizationToInteger": "done in Relax: `relax.transform.FakeQuantizationToInteger`",
             "FirstOrderGradient LazyGradientInit": "use `relax.relay.transform.gradient`",
             "FoldScaleAxis": (
                 "use `relax.relay.transform.ForwardFoldScaleAxis` and `BackwardFoldScaleAxis`, or "

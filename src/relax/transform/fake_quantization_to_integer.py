@@ -1,0 +1,224 @@
+"""Multiply quantised data by quantised weights as integers, instead of as the floats that they stand for.
+
+Before   x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))       # q: (n, 64), uint8
+         w = R.dequantize(R.const(W), R.const(s), R.const(z))         # W: (64, 32), int8; s, z: (32,)
+         y = R.matmul(x, w)
+After    lv = R.matmul(q, R.const(W - z), out_dtype="int32")
+         lv1 = R.subtract(lv, R.const(3 * sum(W - z, axis=0)))
+         lv2 = R.astype(lv1, "float32")
+         y = R.multiply(lv2, R.const(0.5 * s))
+
+So are products and convolutions of a model in the form that quantisation tools write, with QuantizeLinear and
+DequantizeLinear around each operator. Bytes are multiplied four times as fast as floats where the processor has dot
+products of them, and weights stay a quarter as large. The result is quantised as before; fusion makes that one kernel.
+
+A sum of integers is exact, so the result is rounded three times (the sum as a float32, the product of the scales, their
+product) where a sum of floats is rounded for each term: it is within 2⁻²² of the exact one, relatively. A number that is
+quantised afterwards may be another one where the exact value is about half way between two.
+
+Reshapes and transpositions between `dequantize` and the product are done to the integers.
+
+Declines: weights that are not constants, or do not fit int8 without their zero point; a scale or zero point of the
+data that is not one known number; depthwise convolutions, where vectors of floats are faster; scales that are not
+finite, or of which the product is not a normal float32; sums that int32 might not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
+from ..dpl.rewrite import KnownValues
+from ..expr import Call, Constant, Function, PrimValue, Tuple, const
+from ..ir import IRModule, RelaxExpr
+from ..op import operator_of
+from ..op.binary import Multiply, Subtract
+from ..op.linear_algebra import Matmul
+from ..op.nn.convolution import Convolution
+from ..op.nn.padding import Pad
+from ..op.qdq import Dequantize
+from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
+from ..op.unary import Astype
+from ..struct_info import TensorStructInfo
+from .decorators import function_pass
+
+BYTES = ("int8", "uint8")
+FEW = 32
+"""Depthwise convolutions add up few products, each of another channel: floats are as fast there as bytes."""
+MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze)
+"""Operators that give the elements of their first operand in another shape."""
+
+
+@function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
+def FakeQuantizationToInteger(func: Function, mod: IRModule) -> Function:
+    """Make products of quantised data and weights products of integers; see the module's docstring."""
+    return _Integers(mod).rewrite_function(func)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What stands for (numbers - zero) · scale."""
+
+    numbers: RelaxExpr
+    scale: np.float32
+    zero: int
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """What stands for numbers · scale; the scale is one, or one per index of the results' channels."""
+
+    numbers: NDArray[np.int8]
+    scale: NDArray[np.float32]
+
+
+class _Integers(KnownValues):
+    def call(self, call: Call) -> RelaxExpr:
+        call = self.parts(call)
+        operator = operator_of(call)
+        match operator:
+            case Matmul() | Convolution():
+                return self.product(operator, call)
+            case _:
+                return self.moved(call)
+
+    def moved(self, call: Call) -> RelaxExpr:
+        """The integers of a `dequantize` moved, and then dequantised."""
+        operator = operator_of(call)
+        if not isinstance(operator, MOVES):
+            return call
+        inner = self.value(call.args[0])
+        dequantize = operator_of(inner) if isinstance(inner, Call) else None
+        if not isinstance(inner, Call) or not isinstance(dequantize, Dequantize) or self.data(inner) is None:
+            return call
+        return dequantize.call(operator.call(inner.args[0], *call.args[1:]), *inner.args[1:])
+
+    # ------------------------------------------------------------------------------------ operands
+
+    def known(self, expr: RelaxExpr) -> NDArray[np.generic] | None:
+        value = self.value(expr)
+        return value.data.numpy() if isinstance(value, Constant) else None
+
+    def data(self, expr: RelaxExpr) -> _Data | None:
+        """The quantised data that an operand stands for."""
+        call = self.value(expr)
+        if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Dequantize):
+            return None
+        info = call.args[0].struct_info_
+        scale, zero = self.known(call.args[1]), self.known(call.args[2])
+        if (
+            operator.out_dtype != "float32"
+            or not isinstance(info, TensorStructInfo)
+            or info.dtype not in BYTES
+        ):
+            return None
+        if scale is None or zero is None or scale.dtype != np.float32 or scale.size != 1 or zero.size != 1:
+            return None
+        return _Data(call.args[0], np.float32(scale.item()), int(zero.item()))
+
+    def weights(self, expr: RelaxExpr, channels: int) -> _Weights | None:
+        """The quantised weights that an operand stands for, whose scales and zero points lie along `channels`."""
+        call = self.value(expr)
+        if not isinstance(call, Call):
+            return None
+        operator = operator_of(call)
+        if isinstance(operator, PermuteDims):
+            return self.transposed(call, operator, channels)
+        if not isinstance(operator, Dequantize) or operator.out_dtype != "float32":
+            return None
+        numbers, scale, zero = (self.known(arg) for arg in call.args)
+        if numbers is None or scale is None or zero is None or str(numbers.dtype) not in BYTES:
+            return None
+        if scale.dtype != np.float32 or zero.dtype.kind not in "iu":
+            return None
+        axis = operator.axis % numbers.ndim
+        if max(scale.size, zero.size) > 1 and axis != channels % numbers.ndim:
+            return None
+        shape = [-1 if d == axis else 1 for d in range(numbers.ndim)]
+        wide = numbers.astype(np.int64) - np.reshape(zero.astype(np.int64), shape)
+        if not wide.size or wide.min() < -128 or wide.max() > 127:
+            return None
+        return _Weights(wide.astype(np.int8), np.asarray(scale, np.float32).reshape(-1))
+
+    def transposed(self, call: Call, operator: PermuteDims, channels: int) -> _Weights | None:
+        """Weights that are dequantised and then transposed."""
+        info = call.struct_info_
+        if not isinstance(info, TensorStructInfo) or info.ndim < 1:
+            return None
+        axes = operator.axes or tuple(reversed(range(info.ndim)))
+        inner = self.weights(call.args[0], axes[channels % info.ndim])
+        return None if inner is None else _Weights(np.transpose(inner.numbers, axes), inner.scale)
+
+    # ------------------------------------------------------------------------------------ products
+
+    def product(self, operator: Matmul | Convolution, call: Call) -> RelaxExpr:
+        """The product of integers that a product stands for; the call itself where there is none."""
+        info = call.struct_info_
+        if not isinstance(info, TensorStructInfo) or info.dtype != "float32" or info.ndim < 2:
+            return call
+        if isinstance(operator, Matmul):
+            channels, place = -1, -1
+        else:
+            channels, place = operator.kernel_layout.index("O"), operator.result_letters.index("C")
+        data = self.data(call.args[0])
+        weights = None if data is None else self.weights(call.args[1], channels)
+        if data is None or weights is None or weights.numbers.ndim < 2:
+            return call
+        if isinstance(operator, Matmul) and (weights.numbers.ndim != 2 or _rank(data.numbers) < 2):
+            return call
+        if (
+            isinstance(operator, Convolution)
+            and operator.groups > 1
+            and _terms(weights.numbers, channels) < FEW
+        ):
+            return call
+        summed = tuple(d for d in range(weights.numbers.ndim) if d != channels % weights.numbers.ndim)
+        factor = data.scale * weights.scale
+        if not _exact(weights.numbers, summed) or not _usable(factor):
+            return call
+        numbers = data.numbers
+        if isinstance(operator, Convolution) and data.zero and any(map(any, operator.pads)):
+            numbers, operator = _padded(operator, numbers, data.zero)
+        total = operator.replace(out_dtype="int32").call(numbers, const(weights.numbers))
+        along = [-1 if d == place % info.ndim else 1 for d in range(info.ndim)]
+        if data.zero:
+            sums = weights.numbers.sum(axis=summed, dtype=np.int32) * np.int32(data.zero)
+            total = Subtract().call(total, const(np.reshape(sums, along)))
+        scale = factor.reshape(along) if factor.size > 1 else factor.reshape(())
+        return Multiply().call(Astype("float32").call(total), const(scale))
+
+
+def _rank(expr: RelaxExpr) -> int:
+    info = expr.struct_info_
+    return info.ndim if isinstance(info, TensorStructInfo) else -1
+
+
+def _terms(numbers: NDArray[np.int8], channels: int) -> int:
+    """The number of products that are added up for one number of the result."""
+    return numbers.size // numbers.shape[channels]
+
+
+def _exact(numbers: NDArray[np.int8], summed: tuple[int, ...]) -> bool:
+    """True if int32 holds every sum of products with bytes, before and after the zero point is subtracted."""
+    largest = np.abs(numbers.astype(np.int64)).sum(axis=summed).max(initial=0)
+    return int(largest) * 255 < 2**31
+
+
+def _usable(factor: NDArray[np.float32]) -> bool:
+    """True if an int32 times each factor is finite, and no factor is so small that digits are lost."""
+    small, large = np.finfo(np.float32).tiny, np.finfo(np.float32).max / 2**31
+    return bool(np.all((factor >= small) & (factor <= large)))
+
+
+def _padded(operator: Convolution, numbers: RelaxExpr, zero: int) -> tuple[RelaxExpr, Convolution]:
+    """The data with a border of what stands for zero, and the convolution without one."""
+    around = dict(zip(operator.spatial, operator.pads, strict=True))
+    widths = [PrimValue(width) for letter in operator.data_letters for width in around.get(letter, (0, 0))]
+    bordered = Pad(pad_value=zero).call(numbers, Tuple(widths))
+    return bordered, operator.replace(padding=(0,) * (2 * len(operator.spatial)))
+
+
+__all__ = ["FakeQuantizationToInteger"]

@@ -1,0 +1,223 @@
+"""FakeQuantizationToInteger: products of dequantised data and weights become products of integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+from relax.ir import IRModule
+from relax.script import from_source
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.transform import FakeQuantizationToInteger
+
+
+def test_a_product(check):
+    """Zero points leave the sum: (q - 3)(W - z) = q (W - z) - 3 Σ(W - z)."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(q: R.Tensor(("n", 2), "uint8")):
+            with R.dataflow():
+                x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
+                w = R.dequantize(
+                    R.const([[3, -100, 0], [-1, 27, 5]], "int8"), R.const([0.5, 1.0, 2.0]), R.const([0, 0, 1], "int8")
+                )  # fmt: skip
+                gv = R.matmul(x, w)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(q: R.Tensor(("n", 2), "uint8")):
+            with R.dataflow():
+                lv = R.matmul(q, R.const([[3, -100, -1], [-1, 27, 4]], "int8"), out_dtype="int32")
+                lv1 = R.subtract(lv, R.const([[6, -219, 9]], "int32"))
+                lv2 = R.astype(lv1, "float32")
+                gv = R.multiply(lv2, R.const([[0.25, 0.5, 1.0]]))
+                R.output(gv)
+            return gv
+
+    check(FakeQuantizationToInteger(), Before, Expected)
+
+
+def test_a_convolution_with_padding(check):
+    """What is padded stands for 0, which is the zero point."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(q: R.Tensor((1, 1, "h", 4), "uint8")):
+            with R.dataflow():
+                x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
+                w = R.dequantize(
+                    R.const([[[[1, 2, -3]]], [[[4, 5, 6]]]], "int8"), R.const(0.25), R.const(0, "int8")
+                )
+                gv = R.nn.conv2d(x, w, padding=(0, 1, 0, 1))
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(q: R.Tensor((1, 1, "h", 4), "uint8")):
+            with R.dataflow():
+                lv = R.nn.pad(q, (0, 0, 0, 0, 0, 0, 1, 1), pad_value=3)
+                lv1 = R.nn.conv2d(
+                    lv,
+                    R.const([[[[1, 2, -3]]], [[[4, 5, 6]]]], "int8"),
+                    padding=(0, 0, 0, 0),
+                    out_dtype="int32",
+                )
+                lv2 = R.subtract(lv1, R.const([[[[0]], [[45]]]], "int32"))
+                lv3 = R.astype(lv2, "float32")
+                gv = R.multiply(lv3, R.const(0.125))
+                R.output(gv)
+            return gv
+
+    check(FakeQuantizationToInteger(), Before, Expected)
+
+
+def test_what_is_moved_between(check):
+    """Data are reshaped as integers, weights transposed; a zero point of 0 leaves nothing to subtract."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(q: R.Tensor(("n", 2, 1), "int8")):
+            with R.dataflow():
+                x = R.dequantize(q, R.const(0.5), R.const(0, "int8"))
+                flat = R.reshape(x, (-1, 2))
+                w = R.dequantize(
+                    R.const([[3, -100], [-1, 27]], "int8"), R.const([0.5, 1.0]), R.const(0, "int8"), axis=0
+                )
+                t = R.permute_dims(w)
+                gv = R.matmul(flat, t)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(q: R.Tensor(("n", 2, 1), "int8")):
+            with R.dataflow():
+                lv = R.reshape(q, (-1, 2))
+                lv1 = R.matmul(lv, R.const([[3, -1], [-100, 27]], "int8"), out_dtype="int32")
+                lv2 = R.astype(lv1, "float32")
+                gv = R.multiply(lv2, R.const([[0.25, 0.5]]))
+                R.output(gv)
+            return gv
+
+    after = FakeQuantizationToInteger()(Before)
+    relax.ir.assert_structural_equal(relax.transform.DeadCodeElimination()(after), Expected)
+    assert FakeQuantizationToInteger()(after) is after
+
+
+PRODUCT = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor(("n", 2), "uint8"), s: R.Tensor((), "float32")):
+        with R.dataflow():
+            x = R.dequantize(q, SCALE, R.const(3, "uint8"))
+            w = R.dequantize(WEIGHTS)
+            gv = R.matmul(x, w)
+            R.output(gv)
+        return gv
+"""
+PLAIN = 'R.const([[3, -100], [-1, 27]], "int8"), R.const(0.5), R.const(0, "int8")'
+
+
+@pytest.mark.parametrize(
+    ("scale", "weights"),
+    [
+        pytest.param("s", PLAIN, id="a scale that is known when the program runs"),
+        pytest.param("R.const([0.5, 0.25])", PLAIN, id="data with a scale for each term"),
+        pytest.param("R.const(float('inf'))", PLAIN, id="no finite scale"),
+        pytest.param("R.const(1e-30)", PLAIN.replace("0.5", "1e-15"), id="digits of the scale would be lost"),
+        pytest.param("R.const(1e20)", PLAIN.replace("0.5", "1e15"), id="results might be too large"),
+        pytest.param("R.const(0.5)", PLAIN.replace("0.5", "[0.5, 1.0]") + ", axis=0", id="weights with a scale for each term"),
+        pytest.param("R.const(0.5)", PLAIN.replace('0, "int8"', '100, "int8"'), id="weights that int8 does not hold"),
+        pytest.param("R.const(0.5)", PLAIN.replace('"int8"', '"int32"', 1), id="wide weights"),
+    ],
+)  # fmt: skip
+def test_declines(check, scale, weights):
+    check(
+        FakeQuantizationToInteger(), from_source(PRODUCT.replace("SCALE", scale).replace("WEIGHTS", weights))
+    )
+
+
+def product(terms: int) -> IRModule:
+    """A row of `terms` bytes times as many 127s."""
+    bb = relax.BlockBuilder()
+    q = relax.Var("q", R.Tensor((1, terms), "uint8"))
+    with bb.function("main", [q]):
+        with bb.dataflow():
+            x = bb.emit(R.dequantize(q, R.const(0.5), R.const(0, "uint8")))
+            w = bb.emit(
+                R.dequantize(R.const(np.full((terms, 1), 127, "int8")), R.const(0.5), R.const(0, "int8"))
+            )
+            y = bb.emit_output(R.matmul(x, w))
+        bb.emit_func_output(y)
+    return bb.get()
+
+
+def test_sums_that_int32_might_not_hold_stay(check):
+    most = (2**31 - 1) // (255 * 127)
+    check(FakeQuantizationToInteger(), product(most + 1))
+    assert "int32" in FakeQuantizationToInteger()(product(most)).script()
+
+
+def test_depthwise_convolutions_stay(check):
+    check(
+        FakeQuantizationToInteger(),
+        from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor((1, 2, 4, 4), "uint8")):
+        with R.dataflow():
+            x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
+            w = R.dequantize(R.const([[[[1, 2]]], [[[4, 5]]]], "int8"), R.const(0.25), R.const(0, "int8"))
+            gv = R.nn.conv2d(x, w, groups=2)
+            R.output(gv)
+        return gv
+"""),
+    )
+
+
+QUANTISED = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 3, "h", 5), "float32")):
+        with R.dataflow():
+            q = R.quantize(x, R.const(0.0625), R.const(ZERO, "uint8"), out_dtype="uint8")
+            d = R.dequantize(q, R.const(0.0625), R.const(ZERO, "uint8"))
+            w = R.dequantize(R.const(WEIGHTS, "int8"), R.const([0.5, 0.25]), R.const([0, 3], "int8"), axis=0)
+            y = R.nn.conv2d(d, w, strides=(2, 1), padding=(1, 2, 1, 0))
+            z = R.nn.relu(R.add(y, R.const([[[0.75]], [[-2.5]]])))
+            p = R.quantize(z, R.const(4.0), R.const(7, "uint8"), out_dtype="uint8")
+            R.output(y, p)
+        return (y, p)
+"""
+
+
+@pytest.mark.parametrize("zero", [0, 128])
+@pytest.mark.parametrize("mode", ["compiled", "bytecode"])
+def test_programs_give_what_they_gave(zero, mode):
+    """Scales are powers of two, so that the floats are exact as well: every bit is as before."""
+    weights = np.random.default_rng(1).integers(-100, 101, (2, 3, 3, 3))
+    module = from_source(QUANTISED.replace("ZERO", str(zero)).replace("WEIGHTS", str(weights.tolist())))
+    assert 'out_dtype="int32"' in FakeQuantizationToInteger()(module).script()
+    machine = relax.VirtualMachine(relax.build(module, exec_mode=mode), relax.cpu())
+    rng = np.random.default_rng(2)
+    for n, h in [(1, 4), (2, 1), (0, 3), (3, 8)]:
+        x = (rng.standard_normal((n, 3, h, 5)) * 6).astype("float32")
+        x.reshape(-1)[:3] = [np.nan, np.inf, -np.inf][: x.size]
+        found, expected = machine["main"](x), relax.interpret(module, "main", x)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
