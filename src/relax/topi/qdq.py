@@ -52,7 +52,8 @@ def dequantize(
     target = DataType(out_dtype)
     wide = DataType("float64" if "float64" in (target, scale.dtype) else "float32")
     whole = data.dtype.is_integer and zero_point.dtype.is_integer
-    exact = DataType("int64") if whole else wide
+    narrow = max(data.dtype.bits, zero_point.dtype.bits) <= 16
+    exact = DataType("int32" if narrow else "int64") if whole else wide
 
     def element(*i: Any) -> PrimExpr:
         zero = cast_expr(exact, _along(zero_point, data, axis, i))
