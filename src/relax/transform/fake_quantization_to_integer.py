@@ -13,8 +13,8 @@ DequantizeLinear around each operator. Bytes are multiplied four times as fast a
 products of them, and weights stay a quarter as large. The result is quantised as before; fusion makes that one kernel.
 
 A sum of integers is exact, so the result is rounded three times (the sum as a float32, the product of the scales, their
-product) where a sum of floats is rounded for each term: it is within 2⁻²² of the exact one, relatively. A number that is
-quantised afterwards may be another one where the exact value is about half way between two.
+product) where a sum of floats is rounded for each term: it is within 2⁻²² of the exact one, relatively. A number
+that is quantised afterwards may be another one where the exact value is about half way between two.
 
 Reshapes and transpositions between `dequantize` and the product are done to the integers.
 
