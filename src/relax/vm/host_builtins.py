@@ -59,18 +59,20 @@ def _operands(f: HostFunction, call: Call) -> list[HostValue]:
 
 # ------------------------------------------------------------------------------------------ checks
 
-_CHECKS: Final[dict[str, tuple[str, int, int]]] = {
-    "check_tensor_info": ("tensor", 1, 3), "check_shape_info": ("shape", 1, 2),
-    "check_prim_value_info": ("scalar", 1, 2), "check_tuple_info": ("tuple", 1, 2),
-    "match_shape_value": ("same_sizes", 2, 2), "match_shape": ("sizes", 2, -1), "match_prim_value": ("number", 2, -1),
+_CHECKS: Final[dict[str, tuple[str, int, int, str]]] = {
+    "check_tensor_info": ("tensor", 1, 3, "it"), "check_shape_info": ("shape", 1, 2, "i"),
+    "check_prim_value_info": ("scalar", 1, 2, "t"), "check_tuple_info": ("tuple", 1, 2, "i"),
+    "match_shape_value": ("same_sizes", 2, 2, ""), "match_shape": ("sizes", 2, -1, "i"),
+    "match_prim_value": ("number", 2, -1, "in"),
 }  # fmt: skip
-"""The native check of each builtin (`relax.codegen.cells.matching`), and the arguments that are its numbers."""
+"""The native check of each builtin (`relax.codegen.cells.matching`), and the arguments that are its numbers: from where
+to where, and what each is: an integer, a number, or a dtype (t)."""
 
 
 def _check(f: HostFunction, call: Call) -> HostValue:
     """The builtin is called unless its argument passes the check."""
     name = cast(ExternFunc, call.op).global_symbol
-    check, first, last = _CHECKS[name.removeprefix("vm.builtin.")]
+    check, first, last, _ = _CHECKS[name.removeprefix("vm.builtin.")]
     numbers = [_literal(arg) for arg in call.args[first:last]]
     args = _operands(f, call)
     if isinstance(args[0], Fields) and check == "tuple" and len(args[0].fields) == numbers[0]:
@@ -294,4 +296,37 @@ FORMS: Final[dict[str, Form]] = {
 }
 """The forms, by name of the builtin."""
 
-__all__ = ["FORMS"]
+_LITERALS: Final = {
+    "alloc_shape_heap": 0, "make_shape": 1, "make_prim_value": 1, "alloc_tensor": 1, "alloc_storage": 1,
+    "alloc_tensor_in": 3,
+}  # fmt: skip
+"""The arguments of the other builtins from which on their forms need literals: numbers, dtypes and texts."""
+
+
+def fits_form(call: Call) -> bool:
+    """False for a call of a builtin with arguments that its form does not take, such as a dtype in a variable."""
+    name = call.op.global_symbol.removeprefix("vm.builtin.") if isinstance(call.op, ExternFunc) else ""
+    if name not in _CHECKS:
+        return all(map(_kind_of_literal, call.args[_LITERALS.get(name, len(call.args)) :]))
+    check, first, last, kinds = _CHECKS[name]
+    numbers = call.args[first:last]
+    if check == "sizes" and numbers and _kind_of_literal(numbers[0]) == "i":
+        kinds += "ii" * min(_integer(numbers[0]), len(numbers))
+    found = "".join(map(_kind_of_literal, numbers))
+    return len(found) == len(numbers) and found in (kinds, kinds.replace("n", "i"))
+
+
+def _kind_of_literal(arg: RelaxExpr) -> str:
+    """The letter for a literal; nothing for another argument."""
+    match arg:
+        case PrimValue(IntImm()):
+            return "i"
+        case PrimValue(FloatImm()):
+            return "n"
+        case DataTypeImm():
+            return "t"
+        case _:
+            return "s" if isinstance(arg, StringImm) else ""
+
+
+__all__ = ["FORMS", "fits_form"]
