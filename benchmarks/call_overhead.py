@@ -3,8 +3,9 @@
     python benchmarks/call_overhead.py [--number N] [--repeat N]
 
 Programs: a function that returns its argument, a chain of 16 calls, three small products, which take memory of their
-own, and an MLP 784-128-10 at batch 1, the last with the time of its kernels alone. Ways to call: NumPy arrays, relax.nd
-arrays, and tvm-ffi's C ABI. Numbers are microseconds of processor time, the least of several runs.
+own, and an MLP 784-128-10 at batch 1. Ways to call: NumPy arrays, relax.nd arrays, tvm-ffi's C ABI, and that with
+memory for the result. The kernels take as long as a program that calls them more often takes longer; the last column is
+what a call takes beyond them. Numbers are microseconds of processor time, the least of several runs, taken in turns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relax
+from relax.tir import PrimFunc
 
 HEAD = "from relax.script import ir as I, relax as R\n\n@I.ir_module\nclass Program:\n"
 EMPTY = """    @R.function
@@ -48,6 +50,8 @@ PRODUCTS = """    @R.function
         return y
 """
 MLP_SHAPES = ((1, 784), (784, 128), (128,), (128, 10), (10,))
+AGAIN = 8
+"""The times that kernels are called once more, to measure them."""
 
 
 def chain(length: int) -> str:
@@ -63,29 +67,58 @@ def chain(length: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def microseconds(call: Callable[[], Any], number: int, repeat: int) -> float:
-    """The processor time of a call."""
-    times: list[float] = []
+def microseconds(calls: list[Callable[[], Any]], number: int, repeat: int) -> list[float]:
+    """The processor time of a call of each function."""
+    times = [float("inf")] * len(calls)
     for _ in range(repeat):
-        start = time.process_time_ns()
-        for _ in range(number):
-            call()
-        times.append((time.process_time_ns() - start) / number / 1000)
-    return min(times)
+        for i, call in enumerate(calls):
+            start = time.thread_time_ns()
+            for _ in range(number):
+                call()
+            times[i] = min(times[i], (time.thread_time_ns() - start) / number / 1000)
+    return times
 
 
-def kernels(executable: relax.Executable, arguments: list[tvm_ffi.Tensor]) -> Callable[[], None]:
-    """The two fused kernels of the MLP, one after the other."""
-    library = executable.library()
-    assert library is not None
-    first, second = (library.get_function(name) for name in ("fused_matmul_add_relu", "fused_matmul1_add1"))
-    h, y = (relax.nd.empty((1, size), "float32").tensor for size in (128, 10))
+def with_kernels_again(mod: relax.IRModule, times: int) -> relax.IRModule:
+    """A lowered module whose `main` calls all its kernels `times` more times, one after the other."""
+    main = mod["main"]
+    assert isinstance(main, relax.Function)
+    assert isinstance(main.body, relax.SeqExpr)
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    kernels = {global_var for global_var, function in mod.functions.items() if isinstance(function, PrimFunc)}
+    calls = [
+        i for i, binding in enumerate(bindings)
+        if isinstance(binding.value, relax.Call) and binding.value.op in kernels
+    ]  # fmt: skip
+    if not calls:
+        return mod
+    again = [
+        relax.VarBinding(relax.Var("_", value.struct_info), value)
+        for _ in range(times) for value in (bindings[i].value for i in calls)
+    ]  # fmt: skip
+    bindings[calls[-1] + 1 : calls[-1] + 1] = again
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], main.body.body)
+    return mod.with_functions({**mod.functions, mod.get_global_var("main"): main.replace(body=body)})
 
-    def run() -> None:
-        first(*arguments[:3], h)
-        second(h, *arguments[3:], y)
 
-    return run
+def measured(mod: relax.IRModule, shapes: Any, mode: str, number: int, repeat: int) -> list[float]:
+    """The times of a program by all ways to call it, then of its kernels."""
+    target = "llvm -num-cores=1"
+    executable = relax.build(mod, target, exec_mode=mode)
+    vm = relax.VirtualMachine(executable, relax.cpu())
+    lowered = with_kernels_again(relax.get_pipeline("default")(mod), AGAIN)
+    more = relax.VirtualMachine(relax.build(lowered, target, pipeline=None, exec_mode=mode), relax.cpu())
+    arrays = [np.ones(shape, "float32") for shape in shapes]
+    held, raw = [relax.nd.array(a) for a in arrays], [tvm_ffi.from_dlpack(a) for a in arrays]
+    main, by_address, longer = vm["main"], vm.get_function("main"), more.get_function("main")
+    memory = tvm_ffi.from_dlpack(np.zeros(tuple(by_address(*raw).shape), "float32"))
+    given = [memory] if mode == "compiled" else []
+    calls = [
+        lambda: main(*arrays), lambda: main(*held), lambda: by_address(*raw), lambda: by_address(*raw, *given),
+        lambda: longer(*raw),
+    ]  # fmt: skip
+    *times, long = microseconds(calls, number, repeat)
+    return [*times, (long - times[2]) / AGAIN]
 
 
 def main() -> None:
@@ -94,29 +127,18 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=500, help="calls in a run (500)")
     parser.add_argument("--repeat", type=int, default=9, help="runs (9)")
     options = parser.parse_args()
-    table = Table("program", "mode", "NumPy", "relax.nd", "C ABI", title="microseconds a call")
+    columns = ("program", "mode", "NumPy", "relax.nd", "C ABI", "memory", "kernels", "beyond")
+    table = Table(*columns, title="microseconds a call")
     programs = {
         "empty": (EMPTY, ((4,),)), "16 calls": (chain(16), ((4,),)),
         "3 products": (PRODUCTS, ((1, 8), (8, 8))), "MLP": (MLP, MLP_SHAPES),
     }  # fmt: skip
-    alone = 0.0
     for name, (text, shapes) in programs.items():
         mod = relax.script.from_source(HEAD + text)
-        arrays = [np.ones(shape, "float32") for shape in shapes]
-        held, raw = [relax.nd.array(a) for a in arrays], [tvm_ffi.from_dlpack(a) for a in arrays]
         for mode in ("bytecode", "compiled"):
-            executable = relax.build(mod, "llvm -num-cores=1", exec_mode=mode)
-            vm = relax.VirtualMachine(executable, relax.cpu())
-            ways: list[tuple[Callable[..., Any], list[Any]]] = [
-                (vm["main"], arrays), (vm["main"], held), (vm.get_function("main"), raw),
-            ]  # fmt: skip
-            times = [microseconds(lambda: f(*args), options.number, options.repeat) for f, args in ways]  # noqa: B023
-            table.add_row(name, mode, *(f"{t:.2f}" for t in times))
-            if name == "MLP":
-                alone = microseconds(kernels(executable, raw), options.number, options.repeat)
-    console = Console()
-    console.print(table)
-    console.print(f"the two kernels of the MLP, called from Python: {alone:.2f}")
+            times = measured(mod, shapes, mode, options.number, options.repeat)
+            table.add_row(name, mode, *(f"{t:.2f}" for t in (*times, times[2] - times[-1])))
+    Console().print(table)
 
 
 if __name__ == "__main__":

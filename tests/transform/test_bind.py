@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import relax
 from relax.ir import DiagnosticError
+from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -214,6 +217,35 @@ def test_wrong_bindings_are_reported_at_once():
     assert problems(BindSymbolicVars({"k": 3}, func_name="main"), Linear) == [
         "E4004 BindSymbolicVars: main has no shape variable 'k'"
     ]
+
+
+@pytest.mark.parametrize("in_a_branch", [True, False])
+def test_a_value_that_makes_a_size_negative(in_a_branch):
+    """Also in a branch: an annotation says what a tensor is, whether or not it is ever made."""
+    branch = """
+        if c:
+            y = R.zeros((n - 1,), "float32")
+        else:
+            y = R.zeros((n - 2,), "float32")
+"""
+    mod = from_source(f"""
+from relax.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(ndim=1, dtype="float32"):
+        n = T.int64()
+        {branch if in_a_branch else 'y = R.zeros((n - 2,), "float32")'}
+        return y
+""")
+    assert BindSymbolicVars({"n": 2})(mod)["main"].params[0].struct_info.shape[0].value == 2
+    (message,) = problems(BindSymbolicVars({"n": 1}), mod)
+    assert re.fullmatch(r"E4004 BindSymbolicVars: with n = 1, dimension 0 of y\w* in main is -1", message)
+    with pytest.raises(
+        DiagnosticError, match=r"<string>:\d+:\d+(.|\n)*y = R.zeros(.|\n)*leave the variable to run time"
+    ):
+        BindSymbolicVars({"n": 1})(mod)
 
 
 def test_one_variable_named_twice_and_values_in_undefined_variables():

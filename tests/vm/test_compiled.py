@@ -338,9 +338,9 @@ def test_a_function_becomes_one_prim_func():
     # The check of x asks the builtin for its error if it does not hold; a size is loaded where it is used.
     for line in (
         'heap = T.allocate((1,), "int64")',
-        'if not T.cell_fits(T.anylist_getitem(r, 0), T.int32(1), "float32", T.int64(0)):',
-        "heap[T.int64(0)] = T.cell_dim(T.anylist_getitem(r, 0), T.int64(0))",
-        "if not T.cell_apart(T.anylist_getitem(r, 2), T.anylist_getitem(r, 0)):",
+        "T.anylist_keep_apart(r, 1, 1)",
+        'if not T.cell_fits("tensor", T.anylist_getitem(r, 0), T.int64(0), T.int64(0), T.int64(1), "float32"):',
+        'T.cell_fits("sizes", T.anylist_getitem(r, 0), T.address_of(heap[T.int64(0)]), T.int64(0), T.int64(1)',
         'T.cell_alloc(T.anylist_getitem(r, 3), T.anylist_getitem(c, 12), T.anylist_getitem(c, 2), "float32", heap[T',
         'T.kernel_call("add", T.cell_data(T.anylist_getitem(r, 0)), T.cell_data(T.anylist_getitem(r, 0)),',
         "T.anylist_setitem(r, 1, T.anylist_getitem(r, 3))",

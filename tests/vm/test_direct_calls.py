@@ -307,6 +307,36 @@ def test_a_slot_that_holds_one_number_after_another_tells_nothing(slot, is_compi
     assert "argument B: dimension 0 is 3, expected n = 3000" in text
 
 
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+@pytest.mark.parametrize(
+    ("argument", "other", "error"),
+    [
+        ('x, 1, R.dtype("float32"),', "x, 1, d,", None),
+        ("x, h, 1, 1, 0,", "x, h, i, 1, 0,", None),
+        ('1, SLOT, sinfo_args=R.Shape(ndim=1)', "i, 1, sinfo_args=R.Shape(ndim=1)", None),
+        ("x, h, 1, 1, 0,", "x, h, 1, 1, 2,", IndexError),
+        ("y, h, 1, 1, SLOT,", "y, h, 1, 3, -3,", IndexError),
+        ("x, h, 1, 1, 0,", "x, h, 1,", IndexError),
+        ("x, h, 1, 1, 0,", "x, 0, 1, 1, 0,", TypeError),
+        ('x, 1, R.dtype("float32"), R.str("x")', "x", TypeError),
+    ],
+)  # fmt: skip
+def test_builtins_with_arguments_that_compiled_code_does_not_take(argument, other, error):
+    """Such a function stays on bytecode: with a dtype or a number in a variable, or with what the builtin refuses."""
+    assert argument in BY_HAND
+    first = '        d = R.dtype("float32")\n        i = R.prim_value(1)\n        h = R.call_packed("vm.builtin.alloc'
+    text = BY_HAND.replace(argument, other).replace("SLOT", "1")
+    mod = module(text.replace('        h = R.call_packed("vm.builtin.alloc', first))
+    assert compilable_functions(get_pipeline("default")(mod)) == []
+    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    x = np.ones(3, "float32")
+    if error is None:
+        assert main(x, x).numpy().tolist() == [2, 2, 2]
+    else:
+        with pytest.raises(error):
+            main(x, x)
+
+
 def test_branches_fill_a_slot_alike():
     mod = module("""
     @R.function

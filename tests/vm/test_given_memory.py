@@ -7,6 +7,7 @@ import pytest
 import tvm_ffi
 
 import relax
+from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -141,3 +142,36 @@ def test_memory_that_does_not_fit(vm):
         vm.set_outputs("main", frozen)
     with pytest.raises(ValueError, match=r"several: the memory of result 2 overlaps that of result 0"):
         vm.set_outputs("several", x, floats(0, 0), x)
+
+
+HEAD = "from relax.script import ir as I, relax as R\n\n@I.ir_module\nclass Several:\n"
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])  # more than 32 tensors are sorted in another way
+def test_memory_for_several_results_that_overlaps(count):
+    """Memory apart from all else is used; of tensors that overlap, at most one is, and none in place of an argument."""
+    params = ", ".join(f'x{i}: R.Tensor(("n",), "float32")' for i in range(count))
+    results = ", ".join(f'R.add(x{i}, R.const({i}.0, "float32"))' for i in range(count))
+    mod = from_source(f"{HEAD}    @R.function\n    def main({params}):\n        return ({results},)\n")
+    function = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu()).get_function("main")
+    rng = np.random.default_rng(count)
+    for case in range(60):
+        size = case % 4
+        memory = np.arange(8 * count * max(size, 1), dtype="float32")
+        starts = rng.integers(0, len(memory) - size, 2 * count).tolist()
+        if case % 3 == 0:  # nothing overlaps
+            starts = (size * rng.permutation(8 * count)[: 2 * count]).tolist()
+        places = [set(range(start, start + size)) for start in starts]
+        tensors = [tvm_ffi.from_dlpack(memory[start : start + size]) for start in starts]
+        expected = [memory[start : start + size] + np.float32(i) for i, start in enumerate(starts[:count])]
+        made = function(*tensors)
+        for result, value in zip(made, expected, strict=True):
+            np.testing.assert_array_equal(np.from_dlpack(result), value)
+        given = range(count, 2 * count)
+        used = {i for i in given if made[i - count].data_ptr() == tensors[i].data_ptr()}
+        for i in given:
+            overlapped = {k for k in range(2 * count) if k != i and places[i] & places[k]}
+            if i in used:
+                assert not overlapped & {*range(count), *used}
+            elif size:
+                assert overlapped

@@ -423,7 +423,7 @@ def binds(text: str, cases: Sequence[Case], exact: bool = True) -> None:
                 bound = transform.BindSymbolicVars(sizes, "main")(mod)
                 assert_well_formed(bound)
         except DiagnosticError as error:
-            refused = (*PROVED, "E2014", "E2015")  # sizes proved to be negative
+            refused = (*PROVED, "E4004", "E2015")  # sizes proved to be negative
             if all(
                 d.code.startswith(refused) and d.span is not None and d.span.line not in recorder.lines
                 for d in error.diagnostics

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from ..ir import DataType
-from ..prim import Call, IntImm, PrimExpr, StringImm
+from ..prim import Call, FloatImm, IntImm, PrimExpr, StringImm
 from ..prim.cells import PARAMETERS, REGISTERS
 from ..runtime.combine import body_symbol
 from ..runtime.compiled import COMPILED_PREFIX
@@ -15,7 +16,7 @@ from ..runtime.native import PACKED_PREFIX
 from .builder import Operand, quoted
 from .cells import cell_function
 from .context import Context
-from .formula import Val
+from .formula import Val, signed
 from .support import ANY_TYPE, BOOL, FLOAT, INT, MESSAGES, OBJECT_HEADER, POINTER
 from .types import dlpack_code, register_type
 
@@ -192,30 +193,41 @@ def _set(cx: Context, call: Call) -> Val:
     return cx.i64(0)
 
 
-def _kind(cx: Context, call: Call) -> Val:
-    return Val(cx.b, "i32", 1, cx.b.op(f"load i32, ptr {cell(cx, call.args[0])}"))
-
-
 def _payload(cx: Context, call: Call) -> Val:
     at = cx.b.op(f"getelementptr i8, ptr {cell(cx, call.args[0])}, i64 8")
     return Val(cx.b, "i64", 1, cx.b.op(f"load i64, ptr {at}"))
 
 
-def _apart(cx: Context, call: Call) -> Val:
-    operands = [f"ptr {cell(cx, arg)}" for arg in call.args]
-    return Val(cx.b, "i1", 1, _support(cx, "apart", *operands))
+def _keep_apart(cx: Context, call: Call) -> Val:
+    list_, *counts = call.args
+    numbers = [f"i64 {cast(IntImm, count).value}" for count in counts]
+    _support(cx, "keep_apart", f"ptr {cx.value(list_).ref}", *numbers)
+    return cx.i64(0)
 
 
 def _fits(cx: Context, call: Call) -> Val:
-    value, ndim, dtype, device = call.args
-    rank = cast(IntImm, ndim).value
-    operands = [
-        f"ptr {cell(cx, value)}",
-        f"i32 {rank}",
-        f"i32 {_dtype_word(dtype)}",
-        f"ptr {cell(cx, device)}",
-    ]
-    return Val(cx.b, "i1", 1, _support(cx, "fits", *operands))
+    """A call of a check of `cells.matching`; its numbers are a constant table, in the form of cells."""
+    check, value, heap, other, *numbers = call.args
+    words = [str(_word(number)) for number in numbers]
+    table = "null"
+    if words:
+        payloads = (word for payload in words for word in ("0", payload))
+        table = cx.b.module.table(f"relax.numbers.{'.'.join(words)}", "i64", payloads)
+    slots = "null" if isinstance(heap, IntImm) else cx.value(heap).ref
+    operands = [cell(cx, value), table, slots, cell(cx, other)]
+    name = f"fits_{cast(StringImm, check).value}"
+    return Val(cx.b, "i1", 1, _support(cx, name, *(f"ptr {operand}" for operand in operands)))
+
+
+def _word(number: PrimExpr) -> int:
+    """A number of a check, as the signed 64 bits of a cell: an integer, a dtype, or the bits of a float."""
+    match number:
+        case StringImm():
+            return _dtype_word(number)
+        case FloatImm(_, value):
+            return struct.unpack("q", struct.pack("d", value))[0]
+        case _:
+            return signed(cast(IntImm, number).value, 64)
 
 
 def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
@@ -288,10 +300,9 @@ def located_at(cx: Context, place: PrimExpr) -> Generator[None]:
 TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "anylist_resetitem": _reset, "anylist_setitem": _set, "anylist_setitem_call_packed": _call_packed,
     "anylist_setitem_call_cpacked": _called_compiled(False), "anylist_setitem_call_last": _called_compiled(True),
-    "kernel_call": _call_kernel, "cell_data": _data, "cell_kind": _kind, "cell_payload": _payload,
-    "cell_fits": _fits, "cell_apart": _apart, "cell_plain": _question("plain", "i1"),
-    "cell_rank": _question("rank", "i32"),
-    "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
+    "kernel_call": _call_kernel, "cell_data": _data, "cell_payload": _payload,
+    "cell_fits": _fits, "anylist_keep_apart": _keep_apart, "cell_plain": _question("plain", "i1"),
+    "cell_dim": _question("dim", "i64"),
     "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc,
     "cell_storage": _storage, "cell_view": _view, "cell_reshape": _reshape,
     "cell_copy": _copy, "cell_shape": _shape, "cell_field": _field,

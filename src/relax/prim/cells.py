@@ -6,6 +6,8 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
 
     anylist_getitem(list, i)                                  the cell; as an argument, its value
     anylist_resetitem(list, i)                                let go of the value
+    anylist_keep_apart(list, arguments, results)              let go of the memory given for results, behind the
+                                                              arguments and the result, where it overlaps others
     anylist_setitem(list, i, value)                           hold another value
     anylist_setitem_call_packed(list, i, f, "name", *args)    call the function in the cell f; i = -1: drop the result
     anylist_setitem_call_cpacked(list, i, c, "name", *args)   call a function of the compiled program
@@ -14,14 +16,13 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
                                                               arguments are addresses, numbers, then the sizes it binds
     cell_value(kind, payload)                                 a scalar as an argument: type index and bits
 
-    cell_kind(x)   cell_payload(x)                            type index and bits
+    cell_payload(x)                                           the bits of a scalar
     cell_data(x)                                              the address of a tensor's first element
-    cell_fits(x, ndim, dtype, device)                         a tensor of that rank (-1: any), dtype ("": any) and
-                                                              device (0: any)
+    cell_fits("check", x, heap, other, *numbers)              true if x passes a check (`relax.codegen.cells.matching`),
+                                                              such as "tensor" with a rank and a dtype. Variables are
+                                                              stored in the heap; 0 for none, and for no other cell
     cell_plain(x)                                             a value that kernels can take as it is
-    cell_apart(x, y)                                          true unless both are tensors whose memory overlaps
-    cell_rank(x)   cell_dim(x, axis)                          of a tensor or shape; -1 if there is none
-    cell_count(x)                                             fields of a tuple; -1 if it is none
+    cell_dim(x, axis)                                         of a tensor or shape; -1 if there is none
     cell_truth(x)                                             0 or 1; 2 if it is no condition
 
     cell_field(to, x, index)                                  make a field of a tuple the value of a cell; false, and
@@ -48,11 +49,11 @@ from .expr import Call, PrimExpr, convert
 #: names and dtypes of the results
 _RESULTS: Final = {
     "anylist_getitem": "handle", "anylist_resetitem": "int32", "anylist_setitem": "int32",
+    "anylist_keep_apart": "int32",
     "anylist_setitem_call_packed": "int32", "anylist_setitem_call_cpacked": "int32",
-    "anylist_setitem_call_last": "int32", "kernel_call": "int32", "cell_value": "handle", "cell_kind": "int32",
-    "cell_payload": "int64", "cell_data": "handle", "cell_fits": "bool", "cell_plain": "bool", "cell_apart": "bool",
-    "cell_rank": "int32", "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_field": "bool",
-    "cell_alloc": "int32", "cell_storage": "int32", "cell_view": "int32", "cell_reshape": "int32",
+    "anylist_setitem_call_last": "int32", "kernel_call": "int32", "cell_value": "handle", "cell_payload": "int64",
+    "cell_data": "handle", "cell_fits": "bool", "cell_plain": "bool", "cell_dim": "int64", "cell_truth": "int32",
+    "cell_field": "bool", "cell_alloc": "int32", "cell_storage": "int32", "cell_view": "int32", "cell_reshape": "int32",
     "cell_copy": "int32", "cell_shape": "int32",
 }  # fmt: skip
 

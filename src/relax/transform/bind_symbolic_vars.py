@@ -8,7 +8,8 @@ whole function: annotations, shape expressions, match_casts. With `func_name` on
 signature must have it; otherwise in every function whose signature has it, which must be one at least.
 
 A value may use the variables that the signature still binds. A name that no signature has or that means two
-variables of one, a variable given twice, a value in other variables, and a negative size are reported (E4004).
+variables of one, a variable given twice, a value in other variables, and a negative size are reported (E4004). So is a
+size in the function that a value makes negative, even if it is in a branch that would never be taken.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ import numpy as np
 from ..analysis.properties import NORMAL_FORM
 from ..derive.normalize import normalize_module
 from ..derive.substitution import substitute
-from ..expr import Function, register_operator_hooks
-from ..info.mapping import bound_in
+from ..expr import Function, If, register_operator_hooks
+from ..info.mapping import bound_in, fields_in
+from ..info.text import prim_text
 from ..ir import BaseFunc, Diagnostic, DiagnosticContext, GlobalVar, IRModule
 from ..prim import IntImm, PrimExpr, convert, free_vars
 from ..prim import Var as ShapeVar
 from ..prim import cast as prim_cast
+from ..rewrite.rewriter import bindings_in
+from ..struct_info import TensorStructInfo
 from .bind_params import entry, on_one_function
 from .decorators import module_pass
 
@@ -63,7 +67,35 @@ def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: s
     functions: dict[GlobalVar, BaseFunc] = {
         g: substitute(f, tables[g]) if tables.get(g) else f for g, f in mod.functions.items()
     }
-    return normalize_module(mod.with_functions(functions))
+    bound = normalize_module(mod.with_functions(functions))
+    for global_var, table in tables.items():
+        func = bound[global_var.name_hint]
+        if table and isinstance(func, Function):
+            _refuse_negative_sizes(global_var.name_hint, func, table, problems)
+    problems.finish()
+    return bound
+
+
+def _refuse_negative_sizes(
+    name: str, func: Function, table: Mapping[ShapeVar, PrimExpr], problems: DiagnosticContext
+) -> None:
+    """Report the first tensor of a function of which the values have made a size negative."""
+    given = ", ".join(f"{var.name} = {prim_text(value)}" for var, value in table.items())
+    bindings = sorted(
+        bindings_in(func), key=lambda binding: isinstance(binding.value, If)
+    )  # branches tell more
+    places = [(param, param.span) for param in func.params]
+    places += [(binding.var, binding.value.span or binding.span) for binding in bindings]
+    for var, span in places:
+        for info in fields_in(var.struct_info_) if var.struct_info_ is not None else ():
+            sizes = info.dims or () if isinstance(info, TensorStructInfo) else ()
+            for axis, size in enumerate(sizes):
+                if isinstance(size, IntImm) and size.value < 0:
+                    what = f"dimension {axis} of {var.name_hint} in {name} is {size.value}"
+                    hint = "bind numbers for which no size is negative, or leave the variable to run time"
+                    message = f"BindSymbolicVars: with {given}, {what}"
+                    problems.emit(Diagnostic("E4004", message, span, hint=hint))
+                    return
 
 
 def bind_function_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:

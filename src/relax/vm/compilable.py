@@ -3,8 +3,9 @@
     compiled    values are tensors, shapes, scalars and tuples of them, or pass through; calls are of kernels, of other
                 Relax functions, of packed functions and builtins
     bytecode    functions that make or call closures, or that pass functions on; tensors of strings as constants, and
-                scalars of uint64, which tvm-ffi's C ABI cannot hold; shape heaps used by hand, where a slot holds one
-                number after another
+                scalars of uint64, which tvm-ffi's C ABI cannot hold; builtins called by hand with a dtype or a number
+                in a variable, or with too few arguments; shape heaps used by hand, where a slot holds one number after
+                another, or is none of the heap
 
 Either kind calls the other.
 """
@@ -12,6 +13,7 @@ Either kind calls the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..expr import Call, Constant, ExternFunc, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var, VarBinding
 from ..info.mapping import fields_in
@@ -20,9 +22,10 @@ from ..prim import Cast, IntImm, PrimExpr, substitute
 from ..prim import Var as PrimVar
 from ..rewrite.rewriter import bindings_in
 from ..runtime.builtin_table import BUILTINS
-from ..runtime.match import STORE, STORE_SIZE
+from ..runtime.match import ASSERT_SLOT, STORE, STORE_SIZE
 from ..struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo
 from ..tir import BufferLoad, BufferStore, For, IfThenElse, LetStmt, PrimFunc, While
+from .host_builtins import fits_form
 
 
 def compilable_functions(mod: IRModule) -> list[str]:
@@ -43,7 +46,7 @@ def _is_first_order(function: Function) -> bool:
         passed_on = any(isinstance(operand, GlobalVar | ExternFunc | Function) for operand in _operands(node))
         info = node.struct_info_ if isinstance(node, Constant | Var) else None
         odd = info is not None and any(map(_is_odd, fields_in(info)))
-        called = not isinstance(node, Call) or _is_plain_callee(node.op)
+        called = not isinstance(node, Call) or (_is_plain_callee(node.op) and fits_form(node))
         first_order = first_order and called and not passed_on and not odd
         return first_order
 
@@ -91,17 +94,27 @@ def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
 
     What is known of sizes while a function is compiled is told by slots (`heap_slots`).
     """
-    heaps = 0
+    heap: Var | None = None
+    size = 0
     meanings: dict[int, PrimExpr] = {}
     origins: dict[int, PrimVar] = {}
     for binding in bindings_in(function):
         call = binding.value
         if not isinstance(call, Call):
             continue
-        name = getattr(call.op, "global_symbol", "")
-        heaps += name == "vm.builtin.alloc_shape_heap"
+        name = getattr(call.op, "global_symbol", "").removeprefix("vm.builtin.")
+        if name == "alloc_shape_heap":
+            if heap is not None:
+                return False
+            heap, size = binding.var, _number(call.args[0])
+        slots = _slots_named(name, call.args)
+        of_heap = not slots or (heap is not None and call.args[_SLOTS[name][0]] is heap)
+        if not of_heap or not all(0 <= slot < size for _, slot in slots):
+            return False
         stored: list[tuple[int, PrimExpr]] | None = [
-            (slot, PrimVar("matched", "int64")) for slot in _matched_slots(name, call.args)
+            (slot, PrimVar("matched", "int64"))
+            for code, slot in slots
+            if name.startswith("match") and code in (STORE, STORE_SIZE)
         ]
         kernel = mod.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
         if isinstance(kernel, PrimFunc) and kernel.attrs.get("tir.is_host_func"):
@@ -109,20 +122,26 @@ def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
         for slot, meaning in stored or ():
             if not structural_equal(meanings.setdefault(slot, meaning), meaning):
                 return False
-        if stored is None or heaps > 1:
+        if stored is None:
             return False
     return True
 
 
-def _matched_slots(name: str, args: Sequence[RelaxExpr]) -> list[int]:
-    """The slots that a call of a builtin fills with what it matches."""
-    first = {"vm.builtin.match_shape": 3, "vm.builtin.match_prim_value": 2}.get(name, len(args))
-    numbers = [
-        arg.value.value if isinstance(arg, PrimValue) and isinstance(arg.value, IntImm) else -1
-        for arg in args[first:-1]
-    ]
+_SLOTS: Final = {"match_shape": (1, 3, -1), "match_prim_value": (1, 2, -1), "make_shape": (0, 2, None),
+                 "make_prim_value": (0, 1, 3)}  # fmt: skip
+"""Builtins that read and write slots: the position of the heap, and the codes and numbers (`relax.runtime.match`)."""
+
+
+def _slots_named(name: str, args: Sequence[RelaxExpr]) -> list[tuple[int, int]]:
+    """The slots that a call of a builtin reads or fills, with the codes that say which."""
+    _, first, last = _SLOTS.get(name, (0, len(args), None))
+    numbers = [_number(arg) for arg in args[first:last]]
     pairs = zip(numbers[::2], numbers[1::2], strict=False)
-    return [slot for code, slot in pairs if code in (STORE, STORE_SIZE)]
+    return [pair for pair in pairs if pair[0] in (STORE, STORE_SIZE, ASSERT_SLOT)]
+
+
+def _number(arg: RelaxExpr) -> int:
+    return arg.value.value if isinstance(arg, PrimValue) and isinstance(arg.value, IntImm) else -1
 
 
 def _computed_slots(kernel: PrimFunc, origins: dict[int, PrimVar]) -> list[tuple[int, PrimExpr]] | None:

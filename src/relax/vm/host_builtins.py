@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..expr import Call, DataTypeImm, PrimValue, StringImm, Var
+from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Var
 from ..ir import RelaxExpr
-from ..prim import EQ, GE, LT, NE, And, FloatImm, IntImm, Or, PrimExpr
+from ..prim import EQ, GE, LT, NE, And, FloatImm, IntImm, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import cast as prim_cast
 from ..prim.cells import cell_call
@@ -26,7 +26,7 @@ from .host_values import Dims, Fields, HostValue, Memory, Number, Register, Tens
 if TYPE_CHECKING:
     from .host_function import HostFunction
 
-_NONE, _INT, _BOOL, _FLOAT, _SHAPE = 0, 1, 2, 3, 69
+_INT, _BOOL, _FLOAT = 1, 2, 3
 """Type indices of tvm-ffi."""
 
 Form = Callable[["HostFunction", Call], HostValue]
@@ -36,29 +36,21 @@ def _i64(value: int) -> PrimExpr:
     return IntImm("int64", value)
 
 
-def _number(expr: RelaxExpr) -> int | float:
+def _literal(expr: RelaxExpr) -> int | float | str:
+    """A number, or a dtype as text."""
+    if isinstance(expr, DataTypeImm):
+        return str(expr.value)
     value = cast(PrimValue, expr).value
     assert isinstance(value, IntImm | FloatImm)
     return value.value
 
 
 def _integer(expr: RelaxExpr) -> int:
-    return cast(int, _number(expr))
-
-
-def _kind_is(f: HostFunction, value: HostValue, kind: int) -> PrimExpr:
-    return EQ(cell_call("cell_kind", f.cell(value)), IntImm("int32", kind))
+    return cast(int, _literal(expr))
 
 
 def _is_size(value: PrimExpr) -> PrimExpr:
     return And(GE(value, _i64(0)), LT(value, _i64(DIMENSION_LIMIT)))
-
-
-def _asking(f: HostFunction, call: Call, condition: PrimExpr, args: Sequence[HostValue]) -> HostValue:
-    """A check: the builtin is called unless the condition holds."""
-    name = str(getattr(call.op, "global_symbol", ""))
-    f.otherwise(condition, lambda: f.packed(name, f.with_device(name, call, args), -1))
-    return f.null()
 
 
 def _operands(f: HostFunction, call: Call) -> list[HostValue]:
@@ -67,143 +59,77 @@ def _operands(f: HostFunction, call: Call) -> list[HostValue]:
 
 # ------------------------------------------------------------------------------------------ checks
 
-
-def _check_tensor(f: HostFunction, call: Call) -> HostValue:
-    args, subject = _operands(f, call), call.args[0]
-    ndim, dtype = _integer(call.args[1]), str(cast(DataTypeImm, call.args[2]).value)
-    device = f.device(call, 4) if len(call.args) > 4 else _i64(0)
-    condition = cell_call("cell_fits", f.cell(args[0]), IntImm("int32", ndim), TextImm(dtype), device)
-    _asking(f, call, condition, args)
-    if isinstance(subject, Var) and ndim >= 0 and dtype:
-        f.learn(subject, dtype, [None] * ndim)
-    return f.null()
+_CHECKS: Final[dict[str, tuple[str, int, int, str]]] = {
+    "check_tensor_info": ("tensor", 1, 3, "it"), "check_shape_info": ("shape", 1, 2, "i"),
+    "check_prim_value_info": ("scalar", 1, 2, "t"), "check_tuple_info": ("tuple", 1, 2, "i"),
+    "match_shape_value": ("same_sizes", 2, 2, ""), "match_shape": ("sizes", 2, -1, "i"),
+    "match_prim_value": ("number", 2, -1, "in"),
+}  # fmt: skip
+"""The native check of each builtin (`relax.codegen.cells.matching`), and the arguments that are its numbers: from where
+to where, and what each is: an integer, a number, or a dtype (t)."""
 
 
-def _check_shape(f: HostFunction, call: Call) -> HostValue:
+def _check(f: HostFunction, call: Call) -> HostValue:
+    """The builtin is called unless its argument passes the check."""
+    name = cast(ExternFunc, call.op).global_symbol
+    check, first, last, _ = _CHECKS[name.removeprefix("vm.builtin.")]
+    numbers = [_literal(arg) for arg in call.args[first:last]]
     args = _operands(f, call)
-    ndim = _integer(call.args[1])
-    condition = _kind_is(f, args[0], _SHAPE)
-    if ndim >= 0:
-        condition = And(condition, EQ(cell_call("cell_rank", f.cell(args[0])), IntImm("int32", ndim)))
-    return _asking(f, call, condition, args)
-
-
-def _check_prim(f: HostFunction, call: Call) -> HostValue:
-    args = _operands(f, call)
-    dtype = cast(DataTypeImm, call.args[1]).value
-    value = f.held(args[0])
-    if dtype.is_bool or dtype.is_float:
-        return _asking(f, call, _kind_is(f, value, _BOOL if dtype.is_bool else _FLOAT), args)
-    condition = _kind_is(f, value, _INT)
-    if dtype.bits < 64:
-        signed = not dtype.is_uint
-        low, high = (-(1 << (dtype.bits - 1)), 1 << (dtype.bits - 1)) if signed else (0, 1 << dtype.bits)
-        payload = cell_call("cell_payload", f.cell(value))
-        condition = And(condition, And(GE(payload, _i64(low)), LT(payload, _i64(high))))
-    return _asking(f, call, condition, args)
-
-
-def _check_tuple(f: HostFunction, call: Call) -> HostValue:
-    args = _operands(f, call)
-    length = _integer(call.args[1])
-    if isinstance(args[0], Fields) and len(args[0].fields) == length:
+    if isinstance(args[0], Fields) and check == "tuple" and len(args[0].fields) == numbers[0]:
         return f.null()
-    value = f.held(args[0])
-    condition: PrimExpr = EQ(cell_call("cell_count", f.cell(value)), _i64(length))
-    if not length:
-        condition = Or(condition, _kind_is(f, value, _NONE))
-    return _asking(f, call, condition, args)
-
-
-def _match_shape(f: HostFunction, call: Call) -> HostValue:
-    value, ndim = f.held(f.operand(call.args[0])), _integer(call.args[2])
-    codes = [_integer(arg) for arg in call.args[3:-1]]
-    subject = cast(Var, call.args[0])
-    facts = f.facts(subject)
-    checked = facts is not None and len(facts.dims) == ndim
-    conditions: list[PrimExpr] = []
-    if not checked:
-        conditions.append(EQ(cell_call("cell_rank", f.cell(value)), IntImm("int32", ndim)))
-    stores: list[tuple[int, PrimExpr]] = []
-    for axis in range(ndim):
-        code, operand = codes[2 * axis], codes[2 * axis + 1]
-        dim = cell_call("cell_dim", f.cell(value), _i64(axis))
-        if code == STORE:
-            conditions += [] if checked else [_is_size(dim)]  # no tensor has a dimension that is none
-            stores.append((operand, dim))
-        elif code != IGNORE:
-            conditions.append(EQ(dim, f.slot(operand) if code == ASSERT_SLOT else _i64(operand)))
-    rest = [f.operand(arg) for arg in call.args[2:]]
-
-    def store() -> None:
-        for slot, dim in stores:
-            f.store(slot, dim)
-            f.slots.add_size(slot)
+    args[0] = f.held(args[0])
+    other: PrimExpr = _i64(0)
+    if check == "same_sizes":
+        args[1] = f.held(args[1])
+        other = f.cell(args[1])
+    elif check == "tensor" and len(args) > 4:
+        other = f.device(call, 4)
+    on_heap = check in ("sizes", "number")
+    heap = f.slots_address() if on_heap else _i64(0)
 
     def ask() -> None:
-        if any(code in (STORE, ASSERT_SLOT) for code in codes[::2]):
-            f.on_heap("vm.builtin.match_shape", 1, [value, *rest])
+        if on_heap:
+            f.on_heap(name, 1, [args[0], *args[2:]])
         else:
-            f.packed("vm.builtin.match_shape", [value, f.integer(0), *rest], -1)
+            f.packed(name, f.with_device(name, call, args), -1)
 
-    if not conditions:
-        store()
-    elif stores:
-        f.choose(conjunction(conditions), store, ask)
+    shown = [TextImm(number) if isinstance(number, str) else _plain(number) for number in numbers]
+    fits = cell_call("cell_fits", TextImm(check), f.cell(args[0]), heap, other, *shown)
+    facts = f.facts(call.args[0])
+    known = check == "sizes" and facts is not None and len(facts.dims) == numbers[0]
+    if known and all(code in (STORE, IGNORE) for code in numbers[1::2]):
+        f.emit(fits)  # a tensor of that rank, whose dimensions are sizes
     else:
-        f.otherwise(conjunction(conditions), ask)
-    if facts is not None and checked:
-        sizes = [
-            None if code == IGNORE else f.slot(operand) if code in (STORE, ASSERT_SLOT) else _i64(operand)
-            for code, operand in zip(codes[::2], codes[1::2], strict=True)
-        ]
-        f.learn(subject, facts.dtype, sizes)
+        f.otherwise(fits, ask)
+    _learn(f, call.args[0], check, numbers)
     return f.null()
 
 
-def _match_shape_value(f: HostFunction, call: Call) -> HostValue:
-    args = _operands(f, call)
-    value, shape = f.held(args[0]), f.held(args[1])
-    ndim = getattr(call.args[1].struct_info_, "ndim", -1)
-    if ndim < 0:
-        return f.call_packed("vm.builtin.match_shape_value", [value, shape, args[2]])
-    conditions: list[PrimExpr] = [
-        EQ(cell_call("cell_rank", f.cell(side)), IntImm("int32", ndim)) for side in (value, shape)
-    ]
-    for axis in range(ndim):
-        dims = (cell_call("cell_dim", f.cell(side), _i64(axis)) for side in (value, shape))
-        conditions.append(EQ(*dims))
-    return _asking(f, call, conjunction(conditions), [value, shape, args[2]])
+def _plain(number: float) -> PrimExpr:
+    return FloatImm("float64", number) if isinstance(number, float) else _i64(number)
 
 
-def _match_prim(f: HostFunction, call: Call) -> HostValue:
-    code = _integer(call.args[2])
-    if code == IGNORE:
-        return f.null()
-    value = f.held(f.operand(call.args[0]))
-    rest = [f.operand(arg) for arg in call.args[2:]]
-    payload = cell_call("cell_payload", f.cell(value))
-    if code in (STORE, STORE_SIZE):
-        slot = _integer(call.args[3])
-        fits = _is_size(payload) if code == STORE_SIZE else IntImm("bool", 1)
-        f.choose(
-            fits,
-            lambda: f.store(slot, payload),
-            lambda: f.on_heap("vm.builtin.match_prim_value", 1, [value, *rest]),
-        )
-        if code == STORE_SIZE:
+def _learn(f: HostFunction, subject: RelaxExpr, check: str, numbers: Sequence[Any]) -> None:
+    """Note what holds after a check."""
+    if check == "tensor" and isinstance(subject, Var):
+        ndim, dtype = numbers
+        if ndim >= 0 and dtype:
+            f.learn(subject, dtype, [None] * ndim)
+    if check == "number" and numbers[0] == STORE_SIZE:
+        f.slots.add_size(numbers[1])
+    if check != "sizes":
+        return
+    pairs = list(zip(numbers[1::2], numbers[2::2], strict=True))
+    for code, slot in pairs:
+        if code == STORE:
             f.slots.add_size(slot)
-        return f.null()
-    if code == ASSERT_SLOT:
-        same = EQ(payload, f.slot(_integer(call.args[3])))
-        f.otherwise(same, lambda: f.on_heap("vm.builtin.match_prim_value", 1, [value, *rest]))
-        return f.null()
-    expected = cast(PrimValue, call.args[3]).value
-    condition: PrimExpr = IntImm("bool", 0)
-    if isinstance(expected, IntImm):
-        kind = Or(_kind_is(f, value, _INT), _kind_is(f, value, _BOOL))
-        condition = And(kind, EQ(payload, _i64(expected.value)))
-    return _asking(f, call, condition, [value, f.integer(0), *rest])
+    facts = f.facts(subject)
+    if isinstance(subject, Var) and facts is not None and len(facts.dims) == len(pairs):
+        sizes = [
+            None if code == IGNORE else f.slot(number) if code in (STORE, ASSERT_SLOT) else _i64(number)
+            for code, number in pairs
+        ]
+        f.learn(subject, facts.dtype, sizes)
 
 
 # ----------------------------------------------------------------------------------- heap, shapes
@@ -226,14 +152,9 @@ def _make_shape(f: HostFunction, call: Call) -> HostValue:
     unsure = [dim for dim in dims if not f.slots.is_size(dim)]
     rest = [f.operand(arg) for arg in call.args[1:]]
 
-    def ask() -> None:
-        if any(code == LOAD_SLOT for code, _ in codes):
-            f.on_heap("vm.builtin.make_shape", 0, rest)
-        else:
-            f.packed("vm.builtin.make_shape", [f.integer(0), *rest], -1)
-
     if unsure:
-        f.otherwise(conjunction([_is_size(dim) for dim in unsure]), ask)
+        fits = conjunction([_is_size(dim) for dim in unsure])
+        f.otherwise(fits, lambda: f.on_heap("vm.builtin.make_shape", 0, rest))
         for code, operand in codes:
             if code == LOAD_SLOT:
                 f.slots.add_size(operand)
@@ -257,7 +178,7 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
         return f.call_packed("vm.builtin.shape_of", [value])
     to = f.registers.take()
     dims = [cell_call("cell_dim", f.cell(value), _i64(axis)) for axis in range(ndim)]
-    fits = cell_call("cell_fits", f.cell(value), IntImm("int32", ndim), TextImm(""), _i64(0))
+    fits = cell_call("cell_fits", TextImm("tensor"), f.cell(value), _i64(0), _i64(0), _i64(ndim), TextImm(""))
     f.choose(
         fits,
         lambda: f.make("cell_shape", to, "vm.builtin.make_shape", *dims),
@@ -285,7 +206,8 @@ def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
         allocate()
     else:
         memory = f.at(given)
-        fits = cell_call("cell_fits", memory, IntImm("int32", len(shape.dims)), TextImm(dtype), device)
+        rank = _i64(len(shape.dims))
+        fits = cell_call("cell_fits", TextImm("tensor"), memory, _i64(0), device, rank, TextImm(dtype))
         sizes = [EQ(cell_call("cell_dim", memory, _i64(axis)), dim) for axis, dim in enumerate(shape.dims)]
         f.choose(conjunction([fits, *sizes]), lambda: f.set(to, Register(given)), allocate)
     return Register(to, TensorFacts(dtype, shape.dims, f.fresh_memory()))
@@ -356,13 +278,7 @@ def _null(f: HostFunction, call: Call) -> HostValue:
 FORMS: Final[dict[str, Form]] = {
     f"vm.builtin.{name}": form
     for name, form in (
-        ("check_tensor_info", _check_tensor),
-        ("check_shape_info", _check_shape),
-        ("check_prim_value_info", _check_prim),
-        ("check_tuple_info", _check_tuple),
-        ("match_shape", _match_shape),
-        ("match_shape_value", _match_shape_value),
-        ("match_prim_value", _match_prim),
+        *((name, _check) for name in _CHECKS),
         ("alloc_shape_heap", _alloc_heap),
         ("shape_heap_floats", _heap_floats),
         ("make_shape", _make_shape),
@@ -380,4 +296,37 @@ FORMS: Final[dict[str, Form]] = {
 }
 """The forms, by name of the builtin."""
 
-__all__ = ["FORMS"]
+_LITERALS: Final = {
+    "alloc_shape_heap": 0, "make_shape": 1, "make_prim_value": 1, "alloc_tensor": 1, "alloc_storage": 1,
+    "alloc_tensor_in": 3,
+}  # fmt: skip
+"""The arguments of the other builtins from which on their forms need literals: numbers, dtypes and texts."""
+
+
+def fits_form(call: Call) -> bool:
+    """False for a call of a builtin with arguments that its form does not take, such as a dtype in a variable."""
+    name = call.op.global_symbol.removeprefix("vm.builtin.") if isinstance(call.op, ExternFunc) else ""
+    if name not in _CHECKS:
+        return all(map(_kind_of_literal, call.args[_LITERALS.get(name, len(call.args)) :]))
+    check, first, last, kinds = _CHECKS[name]
+    numbers = call.args[first:last]
+    if check == "sizes" and numbers and _kind_of_literal(numbers[0]) == "i":
+        kinds += "ii" * min(_integer(numbers[0]), len(numbers))
+    found = "".join(map(_kind_of_literal, numbers))
+    return len(found) == len(numbers) and found in (kinds, kinds.replace("n", "i"))
+
+
+def _kind_of_literal(arg: RelaxExpr) -> str:
+    """The letter for a literal; nothing for another argument."""
+    match arg:
+        case PrimValue(IntImm()):
+            return "i"
+        case PrimValue(FloatImm()):
+            return "n"
+        case DataTypeImm():
+            return "t"
+        case _:
+            return "s" if isinstance(arg, StringImm) else ""
+
+
+__all__ = ["FORMS", "fits_form"]

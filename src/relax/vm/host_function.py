@@ -55,7 +55,7 @@ from ..expr import (
 )
 from ..info.runtime import InfoMaker
 from ..ir import GlobalVar, IRModule, RelaxExpr
-from ..prim import EQ, NE, FloatImm, IntImm, Not, PrimExpr
+from ..prim import NE, FloatImm, IntImm, Not, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import Var as PrimVar
 from ..prim import cast as prim_cast
@@ -104,8 +104,6 @@ from .host_values import (
 )  # fmt: skip
 from .program_table import ProgramTable
 
-_TENSOR: Final = 70
-"""Type index of tvm-ffi."""
 MOST_CONDITIONAL: Final = 16
 """The calls of kernels in a function that are written in both forms, with a condition. Where there are more, checks
 hardly matter, and the code would take several times as long to compile.
@@ -155,7 +153,8 @@ class HostFunction:
         for index, param in enumerate(func.params):
             self._values[param] = Register(index)
             self.registers.hold(Register(index))
-        self._refuse_overlaps(func.params)
+        if self._given:
+            self.emit(cell_call("anylist_keep_apart", self.r, count, outputs))
         body = cast(SeqExpr, func.body)
         self._sequence(body, lambda value: self.set(count, value), True, func.params)
         stmt = seq_of(self._out)
@@ -173,19 +172,6 @@ class HostFunction:
         if outputs:
             attrs[OUTPUTS] = outputs
         return PrimFunc((self.r, self.c), body=stmt, attrs=attrs, span=func.span)
-
-    def _refuse_overlaps(self, params: Sequence[Var]) -> None:
-        """Let go of memory given for results that overlaps an argument, or other such memory."""
-        registers = [len(params) + 1 + position for position in self._given.values()]
-        for i, register in enumerate(registers):
-            with self.apart() as out:
-                for other in (*range(len(params)), *registers[:i]):
-                    self.otherwise(
-                        cell_call("cell_apart", self.at(register), self.at(other)),
-                        partial(self._empty, [register]),
-                    )
-            is_given = EQ(cell_call("cell_kind", self.at(register)), IntImm("int32", _TENSOR))
-            self._out.append(IfThenElse(is_given, seq_of(out)))
 
     def given_memory(self, call: Call) -> int | None:
         """The register with the memory that a caller may give for what an allocation is for."""
@@ -371,17 +357,19 @@ class HostFunction:
             self.otherwise(cell_call("cell_plain", self.at(to)), lambda: self.emit(call))
         return Register(to)
 
-    def on_heap(self, name: str, position: int, args: Sequence[HostValue], to: int = -1) -> None:
+    def slots_address(self) -> PrimExpr:
+        """The address of the shape heap; 0 if there is none."""
+        if self.heap is None:
+            return IntImm("int64", 0)
+        return address_of(BufferLoad(self.heap, (IntImm("int64", 0),)))
+
+    def on_heap(self, name: str, position: int, args: Sequence[HostValue]) -> None:
         """Call a builtin of which the argument at `position` is the shape heap."""
-        assert self.heap is not None
-        heap = [
-            self.text(name),
-            self.integer(position),
-            Number(None, address_of(BufferLoad(self.heap, (IntImm("int64", 0),)))),
-            self.integer(cast(IntImm, self.heap.shape[0]).value),
-            TableCell(self.notes),
-        ]
-        self.packed(HEAP_BUILTIN, [*heap, *args], to)
+        size = 0 if self.heap is None else cast(IntImm, self.heap.shape[0]).value
+        notes = self.text("") if self.heap is None else TableCell(self.notes)
+        slots = Number(None, self.slots_address())
+        heap = [self.text(name), self.integer(position), slots, self.integer(size), notes]
+        self.packed(HEAP_BUILTIN, [*heap, *args], -1)
 
     def with_device(self, name: str, call: Call, args: Sequence[HostValue]) -> list[HostValue]:
         """The arguments of a builtin, with the device in place of its number."""

@@ -135,70 +135,6 @@ define internal i64 @<P>unit(i64 %bits) nounwind {
   %unit = udiv i64 8, %whole
   ret i64 %unit
 }
-define i1 @<P>fits(ptr %cell, i32 %ndim, i32 %dtype, ptr %device) nounwind {
-entry:
-  %type = load i32, ptr %cell
-  %is_tensor = icmp eq i32 %type, 70
-  br i1 %is_tensor, label %tensor, label %no
-tensor:
-  %at = getelementptr i8, ptr %cell, i64 8
-  %object = load ptr, ptr %at
-  %t = getelementptr i8, ptr %object, i64 <HEADER>
-  %ndim_at = getelementptr <TENSOR>, ptr %t, i32 0, i32 3
-  %ndim_is = load i32, ptr %ndim_at
-  %same_rank = icmp eq i32 %ndim, %ndim_is
-  %any_rank = icmp slt i32 %ndim, 0
-  %rank = or i1 %same_rank, %any_rank
-  %dtype_at = getelementptr <TENSOR>, ptr %t, i32 0, i32 4
-  %dtype_is = load i32, ptr %dtype_at, align 4
-  %same_dtype = icmp eq i32 %dtype, %dtype_is
-  %any_dtype = icmp eq i32 %dtype, 0
-  %element = or i1 %same_dtype, %any_dtype
-  %both = and i1 %rank, %element
-  br i1 %both, label %place, label %no
-place:
-  %device_at = getelementptr <TENSOR>, ptr %t, i32 0, i32 1
-  %kind = load i32, ptr %device_at
-  %on_cpu = icmp eq i32 %kind, 1
-  %anywhere = icmp eq ptr %device, null
-  br i1 %anywhere, label %cpu, label %exact
-cpu:
-  ret i1 %on_cpu
-exact:
-  %wanted_at = getelementptr i8, ptr %device, i64 8
-  %wanted = load i64, ptr %wanted_at
-  %is = load i64, ptr %device_at, align 4
-  %same = icmp eq i64 %wanted, %is
-  ret i1 %same
-no:
-  ret i1 false
-}
-define i1 @<P>apart(ptr %a, ptr %b) nounwind {
-  ; false if both are tensors, and their memory overlaps
-  %a_bytes = call i64 @<P>held(ptr %a)
-  %b_bytes = call i64 @<P>held(ptr %b)
-  %a_some = icmp sge i64 %a_bytes, 0
-  %b_some = icmp sge i64 %b_bytes, 0
-  %both = and i1 %a_some, %b_some
-  br i1 %both, label %compare, label %yes
-compare:
-  %a_at = getelementptr i8, ptr %a, i64 8
-  %a_object = load ptr, ptr %a_at
-  %a_data_at = getelementptr i8, ptr %a_object, i64 <HEADER>
-  %a_start = load i64, ptr %a_data_at
-  %b_at = getelementptr i8, ptr %b, i64 8
-  %b_object = load ptr, ptr %b_at
-  %b_data_at = getelementptr i8, ptr %b_object, i64 <HEADER>
-  %b_start = load i64, ptr %b_data_at
-  %a_end = add i64 %a_start, %a_bytes
-  %b_end = add i64 %b_start, %b_bytes
-  %before = icmp ule i64 %a_end, %b_start
-  %after = icmp ule i64 %b_end, %a_start
-  %apart = or i1 %before, %after
-  ret i1 %apart
-yes:
-  ret i1 true
-}
 define i32 @<P>rank(ptr %cell) nounwind {
   %type = load i32, ptr %cell
   %at = getelementptr i8, ptr %cell, i64 8
@@ -263,6 +199,8 @@ read:
 none:
   ret i1 false
 }
+; rank and dtype of a tensor that is a condition
+@<P>condition = private constant [2 x <ANY>] [<ANY> zeroinitializer, <ANY> { i32 0, i32 0, i64 67590 }]
 define i32 @<P>truth(ptr %cell) nounwind {
   ; 0 or 1; 2 if the value is neither a bool nor a tensor that is one
   %type = load i32, ptr %cell
@@ -274,7 +212,7 @@ bool:
   %truth = zext i1 %is to i32
   ret i32 %truth
 tensor:
-  %fits = call i1 @<P>fits(ptr %cell, i32 0, i32 67590, ptr null)
+  %fits = call i1 @<P>fits_tensor(ptr %cell, ptr @<P>condition, ptr null, ptr null)
   br i1 %fits, label %read, label %neither
 read:
   %object = load ptr, ptr %at

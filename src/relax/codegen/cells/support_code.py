@@ -26,7 +26,9 @@ from ...runtime.native import CELLS
 from ..builder import ModuleBuilder
 from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
 from .makers import MAKERS
+from .matching import CHECKS, checks_text
 from .objects import OBJECTS
+from .overlaps import OVERLAPS
 from .questions import QUESTIONS
 from .tables import TABLES
 from .values import VALUES
@@ -49,8 +51,8 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
     "deeper": ("i32", "ptr, ptr, i32, i32, ptr"),
     "program": ("ptr", ""),
     "plain": ("i1", "ptr"),
-    "fits": ("i1", "ptr, i32, i32, ptr"),
-    "apart": ("i1", "ptr, ptr"),
+    **{f"fits_{check}": ("i1", "ptr, ptr, ptr, ptr") for check in CHECKS},
+    "keep_apart": ("void", "ptr, i64, i64"),
     "rank": ("i32", "ptr"),
     "dim": ("i64", "ptr, i64"),
     "count": ("i64", "ptr"),
@@ -84,6 +86,7 @@ def cells_text() -> str:
     module.declare("TVMFFIAnyViewToOwnedAny", "i32", "ptr, ptr")
     module.declare("malloc", "ptr", "i64")
     module.declare("free", "void", "ptr")
+    module.declare("qsort", "void", "ptr, i64, i64, ptr")
     module.declare("strlen", "i64", "ptr")
     module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
@@ -111,7 +114,7 @@ def cells_text() -> str:
         "NO_MEMORY": module.string("out of memory: cannot make the table of a program"),
         "NO_SHAPE": module.string("out of memory: cannot make a shape"),
     }
-    for text in (VALUES, QUESTIONS, OBJECTS, MAKERS, TABLES):
+    for text in (VALUES, QUESTIONS, checks_text(module, raises=False), OBJECTS, OVERLAPS, MAKERS, TABLES):
         for name, value in values.items():
             text = text.replace(f"<{name}>", value)
         module.add_text(text.strip())

@@ -31,7 +31,7 @@ declare(
     "E4004",
     "shape variables that cannot be bound",
     "BindSymbolicVars was given a name that no signature has or that means several variables, or a value "
-    "that is no size.",
+    "that is no size or makes a size in the function negative.",
     "Use the names of the signatures, and integers from zero on.",
 )
 declare(

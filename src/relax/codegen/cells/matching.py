@@ -1,0 +1,259 @@
+"""The native matcher: what a value must be, with the message if it is not.
+
+Each check is written once, by a function of `CHECKS`, and becomes two functions of machine code: for compiled
+functions, which ask whether a value fits, and ask a builtin for the error where it does not; and for shared libraries,
+which have no builtins, and raise the error (`library_checks`).
+
+    i1  relax.cells.v5.fits_<check>(value, numbers, slots, other)
+    i32 relax.library.v1.refuse_<check>(value, numbers, slots, other, notes, context)
+
+The value is a cell. The numbers are those that the builtin of the check has behind the value, such as the rank and the
+dtype of a tensor: cells, of which only the payloads are read. The shape heap is at `slots`; variables that the value
+binds are stored there. The other value is a device, or the shape that is compared with.
+
+LLVM IR; `support_code` and `library` say what the names in angle brackets stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from ...runtime.limits import DIMENSION_LIMIT
+from ...runtime.match import ASSERT_IMM, ASSERT_SLOT, STORE, STORE_SIZE
+from ...runtime.messages import (
+    DEVICE,
+    DIMENSIONS,
+    DTYPE,
+    IS,
+    KIND,
+    LENGTH,
+    NO_SIZE,
+    NO_TUPLE,
+    RANK,
+    SCALAR,
+    Message,
+)
+from ..builder import FunctionBuilder, ModuleBuilder, Operand
+from ..formula import Val
+from ..support import BOOL, FLOAT, INT, NONE, TENSOR
+from .library_writer import Part, dims, dtype, floating, integer, kind, refuse, slot, string
+
+_SHAPE: Final = 69
+_VALUE, _OTHER = "%value", "%other"
+_NDIM, _DTYPE, _DEVICE = 40, 44, 32
+"""The places of a tensor's fields in its object."""
+
+
+class Check:
+    """Writes one function: a check that answers whether the value fits, or one that raises the error."""
+
+    def __init__(self, module: ModuleBuilder, name: str, raises: bool) -> None:
+        parameters = "ptr %value, ptr %numbers, ptr %slots, ptr %other"
+        head = f"define i1 @<P>fits_{name}({parameters}) nounwind"
+        if raises:
+            head = f"define internal i32 @<L>refuse_{name}({parameters}, ptr %notes, ptr %context) nounwind"
+        self.raises = raises
+        self.b = FunctionBuilder(module, head)
+        if raises:
+            self.b.do("%text = alloca [1040 x i8], align 8")
+            self.b.do("store i64 0, ptr %text")
+        self.kind = self.load(_VALUE, 0, "i32")
+        self.payload = self.load(_VALUE, 8)
+
+    def text(self) -> str:
+        """The function, when all has been written."""
+        self.b.end("ret i32 0" if self.raises else "ret i1 true")
+        return self.b.text()
+
+    # -------------------------------------------------------------------------------------- reading
+
+    def load(self, at: Operand, offset: int, type_: str = "i64") -> Val:
+        """What is so many bytes behind an address."""
+        place = self.b.op(f"getelementptr i8, ptr {at}, i64 {offset}")
+        return Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {place}"))
+
+    def field(self, offset: int, type_: str = "i64") -> Val:
+        """A field of the object that the value is."""
+        return self.load(self.b.op(f"inttoptr i64 {self.payload.ref} to ptr"), offset, type_)
+
+    def number(self, index: Val | int) -> Val:
+        """One of the numbers of the check."""
+        operand = index.ref if isinstance(index, Val) else str(index)
+        return self.load(self.b.op(f"getelementptr <ANY>, ptr %numbers, i64 {operand}"), 8)
+
+    def ask(self, question: str, *numbers: Val, of: Operand = _VALUE) -> Val:
+        """The answer to a question about a cell (`questions`)."""
+        result = "i32" if question == "rank" else "i64"
+        operands = ", ".join([f"ptr {of}", *(f"{n.type} {n.ref}" for n in numbers)])
+        return Val(self.b, result, 1, self.b.op(f"call {result} @<P>{question}({operands})")).to("i64")
+
+    def slot(self, number: Val) -> Val:
+        """The number in a slot."""
+        return self.load(self.b.op(f"getelementptr i64, ptr %slots, i64 {number.ref}"), 0)
+
+    def store(self, number: Val, value: Val) -> None:
+        """Store a number into a slot."""
+        at = self.b.op(f"getelementptr i64, ptr %slots, i64 {number.ref}")
+        self.b.do(f"store i64 {value.ref}, ptr {at}")
+
+    # --------------------------------------------------------------------------------------- control
+
+    def unless(self, condition: Val, message: Message, **fields: Part | list[Part]) -> None:
+        """Refuse the value unless the condition holds."""
+        good, bad = self.b.label("fits"), self.b.label("bad")
+        self.b.branch_if(condition.ref, good, bad)
+        with self.b.cold(bad):
+            end = refuse(message, context=string("%context"), **fields) if self.raises else "  ret i1 false"
+            self.b.end(end.lstrip())
+        self.b.start(good)
+
+    @contextmanager
+    def when(self, condition: Val) -> Generator[None]:
+        """Do what is written inside if the condition holds."""
+        yes, after = self.b.label("when"), self.b.label("after")
+        self.b.branch_if(condition.ref, yes, after)
+        self.b.start(yes)
+        yield
+        self.b.branch(after)
+        self.b.start(after)
+
+    @contextmanager
+    def loop(self, count: Val) -> Generator[Val]:
+        """Do what is written inside for each number below `count`."""
+        test, body, step, end = (self.b.label(hint) for hint in ("test", "body", "step", "end"))
+        before, index = self.b.block, Val(self.b, "i64", 1, f"%{test}.i")
+        self.b.branch(test)
+        self.b.start(test)
+        self.b.do(f"{index.ref} = phi i64 [ 0, %{before} ], [ {index.ref}.next, %{step} ]")
+        self.b.branch_if(index.lt(count).ref, body, end)
+        self.b.start(body)
+        yield index
+        self.b.branch(step)
+        self.b.start(step)
+        self.b.do(f"{index.ref}.next = add i64 {index.ref}, 1")
+        self.b.branch(test)
+        self.b.start(end)
+
+
+# -------------------------------------------------------------------------------------------- the checks
+
+
+def _tensor(w: Check) -> None:
+    """A rank (-1: any) and a dtype (of no bits: any); on that device, or in the memory of the host."""
+    w.unless(w.kind.eq(TENSOR), KIND, expected="a tensor", found=kind(_VALUE))
+    ndim, rank = w.number(0), w.field(_NDIM, "i32").to("i64")
+    fits = ndim.lt(0) | ndim.eq(rank)
+    w.unless(fits, RANK, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    wanted, found = w.number(1).to("i32"), w.field(_DTYPE, "i32")
+    fits = wanted.lshr(8).eq(0) | wanted.eq(found)
+    w.unless(fits, DTYPE, expected=dtype(wanted.ref), found=dtype(found.ref))
+    host = Val(w.b, "i1", 1, w.b.op(f"icmp eq ptr {_OTHER}, null"))
+    refusal = {"expected": "cpu", "found": "another device"}
+    with w.when(host):
+        w.unless(w.field(_DEVICE, "i32").eq(1), DEVICE, **refusal)
+    with w.when(host ^ 1):
+        w.unless(w.field(_DEVICE).eq(w.load(_OTHER, 8)), DEVICE, **refusal)
+
+
+def _shape(w: Check) -> None:
+    """A number of dimensions (-1: any)."""
+    w.unless(w.kind.eq(_SHAPE), KIND, expected="a shape", found=kind(_VALUE))
+    ndim, rank = w.number(0), w.ask("rank")
+    fits = ndim.lt(0) | ndim.eq(rank)
+    w.unless(fits, DIMENSIONS, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+
+
+def _scalar(w: Check) -> None:
+    """A dtype, whose code is 0 for int, 1 for uint, 6 for bool."""
+    wanted = w.number(0).to("i32")
+    code, bits = wanted & 255, wanted.lshr(8) & 255
+    is_int, signed = code.le(1), code.eq(0)
+    fits = w.kind.eq(is_int.choose(code.constant(INT), code.eq(6).choose(code.constant(BOOL), FLOAT)))
+    # All bits above those of the dtype are the same; of an unsigned one they are 0.
+    above = w.payload >> (bits - signed.to("i32", signed=False)).intrinsic("smin", 63).to("i64")
+    in_range = above.eq(0) | (signed & above.eq(-1))
+    fits = fits & ((is_int ^ 1) | in_range)
+    article: Part = "a"
+    if w.raises:
+        article = ("put", f'ptr {w.b.op(f"""select i1 {signed.ref}, ptr <"an">, ptr <"a">""")}')
+    w.unless(fits, SCALAR, article=article, expected=dtype(wanted.ref), found=kind(_VALUE))
+
+
+def _tuple(w: Check) -> None:
+    """A number of fields. The null object is unit."""
+    length, count = w.number(0), w.ask("count")
+    unit = length.eq(0) & w.kind.eq(NONE)
+    refusal = {"expected": integer(length.ref), "found": kind(_VALUE)}
+    w.unless(unit | count.ge(0), NO_TUPLE, **refusal)
+    w.unless(unit | count.eq(length), LENGTH, **refusal)
+
+
+def _sizes(w: Check) -> None:
+    """A rank, then a code and a number for each dimension of a tensor or shape, as `relax.runtime.match` has them."""
+    ndim, rank = w.number(0), w.ask("rank")
+    w.unless(rank.eq(ndim), RANK, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    with w.loop(ndim) as axis:
+        code, number, size = w.number(axis * 2 + 1), w.number(axis * 2 + 2), w.ask("dim", axis)
+        place, found = ["dimension ", integer(axis.ref)], integer(size.ref)
+        stated = code.ne(ASSERT_IMM) | size.eq(number)
+        w.unless(stated, IS, place=place, found=found, expected=integer(number.ref))
+        with w.when(code.eq(STORE)):
+            w.unless(size.compare("", "ult", DIMENSION_LIMIT), NO_SIZE, place=place, found=found)
+            w.store(number, size)
+        with w.when(code.eq(ASSERT_SLOT)):
+            w.unless(size.eq(w.slot(number)), IS, place=place, found=found, expected=slot(number.ref))
+
+
+def _number(w: Check) -> None:
+    """A code and a number for a scalar, likewise; floats are in slots as they are."""
+    code, number, is_float = w.number(0), w.number(1), w.kind.eq(FLOAT)
+    is_size = code.ne(STORE_SIZE) | is_float | w.payload.compare("", "ult", DIMENSION_LIMIT)
+    w.unless(is_size, NO_SIZE, place="the value", found=integer(w.payload.ref))
+    with w.when(code.eq(STORE) | code.eq(STORE_SIZE)):
+        w.store(number, w.payload)
+    with w.when(code.eq(ASSERT_IMM)):
+        _same_number(w, is_float, number, integer(number.ref))
+    with w.when(code.eq(ASSERT_SLOT)):
+        _same_number(w, is_float, w.slot(number), slot(number.ref))
+
+
+def _same_number(w: Check, is_float: Val, bits: Val, expected: Part) -> None:
+    """Compare a scalar with the bits of one; NaN is equal to itself."""
+    with w.when(is_float):
+        a, b = w.payload.bitcast("double"), bits.bitcast("double")
+        fits = a.eq(b) | (a.is_nan() & b.is_nan())
+        w.unless(fits, IS, place="the value", found=floating(a.ref), expected=floating(b.ref))
+    with w.when(is_float ^ 1):
+        fits = w.payload.eq(bits)
+        w.unless(fits, IS, place="the value", found=integer(w.payload.ref), expected=expected)
+
+
+def _same_sizes(w: Check) -> None:
+    """The sizes of another tensor or shape; there are no numbers."""
+    refusal = {"place": "the shape", "found": dims(_VALUE), "expected": dims(_OTHER)}
+    rank = w.ask("rank")
+    w.unless(rank.ge(0) & rank.eq(w.ask("rank", of=_OTHER)), IS, **refusal)
+    with w.loop(rank) as axis:
+        w.unless(w.ask("dim", axis).eq(w.ask("dim", axis, of=_OTHER)), IS, **refusal)
+
+
+CHECKS: Final[dict[str, Callable[[Check], None]]] = {
+    "tensor": _tensor, "shape": _shape, "scalar": _scalar, "tuple": _tuple, "sizes": _sizes, "number": _number,
+    "same_sizes": _same_sizes,
+}  # fmt: skip
+"""The functions that write the checks, by name."""
+
+
+def checks_text(module: ModuleBuilder, raises: bool) -> str:
+    """All checks: those that answer, or those that raise errors."""
+    texts: list[str] = []
+    for name, write in CHECKS.items():
+        check = Check(module, name, raises)
+        write(check)
+        texts.append(check.text())
+    return "\n".join(texts)
+
+
+__all__ = ["CHECKS", "checks_text"]
