@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -139,9 +139,13 @@ def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
     Compiled Relax functions call others by their symbols; small ones come together in batches, since each LLVM module
     costs as much as a small function.
     """
-    host = {name: func for name, func in funcs.items() if REGISTERS in func.attrs}
-    kernels = {name: func for name, func in funcs.items() if name not in host} if host else funcs
-    return [*_joined(kernels), *_batches(host)]
+    ordered = dict(sorted(funcs.items(), key=lambda item: PARALLEL_BODY in item[1].attrs))
+    host = {name: func for name, func in ordered.items() if REGISTERS in func.attrs}
+    if not host:
+        return _joined(ordered)
+    groups = [*_joined({name: f for name, f in ordered.items() if name not in host}), *_batches(host)]
+    places = {name: place for place, name in enumerate(ordered)}
+    return sorted(groups, key=lambda group: places[next(iter(group))])
 
 
 def _batches(funcs: Mapping[str, PrimFunc]) -> Iterator[dict[str, PrimFunc]]:
@@ -159,7 +163,7 @@ def _batches(funcs: Mapping[str, PrimFunc]) -> Iterator[dict[str, PrimFunc]]:
         yield batch
 
 
-def _joined(funcs: Mapping[str, PrimFunc]) -> Iterable[dict[str, PrimFunc]]:
+def _joined(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
     """The functions in groups of those that call each other."""
     leaders = {name: name for name in funcs}
 
@@ -176,9 +180,9 @@ def _joined(funcs: Mapping[str, PrimFunc]) -> Iterable[dict[str, PrimFunc]]:
     for name, func in funcs.items():
         walk(func.body, partial(join, name))
     groups: dict[str, dict[str, PrimFunc]] = {}
-    for name, func in sorted(funcs.items(), key=lambda item: PARALLEL_BODY in item[1].attrs):
+    for name, func in funcs.items():
         groups.setdefault(leader(name), {})[name] = func
-    return groups.values()
+    return list(groups.values())
 
 
 def _write(unit: Unit, name: str, func: PrimFunc) -> None:

@@ -51,7 +51,7 @@ def _weight(stmt: Stmt) -> int:
         if not isinstance(node, Stmt):
             return False
         if not isinstance(node, SeqStmt):
-            total += _LOOP if isinstance(node, For | While) else 1
+            total += _LOOP if isinstance(node, (For, While)) else 1
         return total < _MOST
 
     walk(stmt, visit)

@@ -27,6 +27,7 @@ the new value; else a variable with the value's struct info takes its place, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Any, ClassVar, TypeVar, cast
 
 from ..block_builder import BlockBuilder
@@ -167,7 +168,9 @@ class Rewriter:
         outer = builder.global_function, builder.rebound
         with builder.detached():
             builder.global_function, builder.rebound = function, None
-            new = builder.function_body(cast(Function, self.function(function)), name)
+            new = cast(Function, self.function(function))
+            if new is not function or function.struct_info_ is None:
+                new = builder.function_body(new, name)
         builder.global_function, builder.rebound = outer
         return new
 
@@ -274,7 +277,7 @@ class Rewriter:
             while len(builder.scopes) > scopes + 1:
                 builder.end_scope()
             scope = builder.end_scope()
-        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        same = len(blocks) == len(seq.blocks) and all(map(is_, blocks, seq.blocks))
         if same and body is seq.body:
             return seq
         result = SeqExpr(blocks, body, span=seq.span)
@@ -447,7 +450,7 @@ class Rewriter:
 def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
     """Each item mapped, in order; the same tuple if none changed."""
     new = tuple([function(item) for item in items])
-    return items if all(a is b for a, b in zip(items, new, strict=True)) else new
+    return items if all(map(is_, items, new)) else new
 
 
 __all__ = ["Rewriter", "mapped"]
