@@ -41,14 +41,14 @@ def _is_first_order(function: Function) -> bool:
     def visit(node: Node) -> bool:
         nonlocal first_order
         first_order = first_order and _is_node_of_first_order(node)
-        return first_order
+        return first_order and not isinstance(node, (StructInfo, PrimExpr))
 
     walk(function, visit)
     return first_order
 
 
 def _is_node_of_first_order(node: Node) -> bool:
-    """True if a node by itself neither is a value that cannot be compiled, nor passes on or calls a function that is."""
+    """True if a node by itself is of first order: no value that cannot be compiled, no function passed on or called."""
     if isinstance(node, (Constant, Var)):
         info = node.struct_info_
         return info is None or not any(map(_is_odd, fields_in(info)))
