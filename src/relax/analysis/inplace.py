@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..derive.rules import use_span
-from ..expr import Call, Constant, Function, If, Tuple, Var
+from ..expr import Call, Constant, Function, If, SeqExpr, Tuple, Var
 from ..ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, Span
 from ..op.base import operator_of
 from .effects import returned_arguments
@@ -25,6 +25,8 @@ from .storages import Storage, Storages, StorageWalk, Summaries, Value, flat, sa
 
 def check_reuse(mod: IRModule) -> None:
     """Raise DiagnosticError (E4006) with every argument that is used after it was reused in place."""
+    if not any(isinstance(func, Function) and _reuses(func) for func in mod.functions.values()):
+        return
     summaries = Summaries({}, {}, {}, {}, {})
     while True:
         found: list[Diagnostic] = []
@@ -36,6 +38,28 @@ def check_reuse(mod: IRModule) -> None:
             break
     if found:
         raise DiagnosticError(found)
+
+
+def _reuses(func: Function) -> bool:
+    """True if a call in a function reuses arguments: where none does in any function, there is nothing to check."""
+    pending: list[RelaxExpr] = [func.body]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, SeqExpr):
+            values = [getattr(binding, "value", None) for block in item.blocks for binding in block.bindings]
+            if any(_reuses_arguments(value) for value in values if isinstance(value, Call)):
+                return True
+            pending += [value for value in values if isinstance(value, (If, Function))]
+        elif isinstance(item, If):
+            pending += [item.true_branch, item.false_branch]
+        elif isinstance(item, Function):
+            pending.append(item.body)
+    return False
+
+
+def _reuses_arguments(call: Call) -> bool:
+    operator = operator_of(call)
+    return operator is not None and bool(operator.reused(call)[1])
 
 
 class _ReuseWalk(StorageWalk):

@@ -27,7 +27,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import RelaxExpr, Span, StructInfo, walk
+from ..ir import Node, RelaxExpr, Span, StructInfo, walk
 from ..ir.sharing import is_excessive
 from ..struct_info import TupleStructInfo
 
@@ -150,8 +150,10 @@ class StorageWalk:
 
     def of_callee(self, call: Call, table: dict[RelaxExpr, frozenset[FactT]]) -> frozenset[FactT]:
         """The entries of a table for the functions that a call may enter."""
-        callees = {call.op, *flat(self.held(call.op))}
-        return frozenset[FactT]().union(*(table.get(callee, ()) for callee in callees))
+        found = frozenset[FactT](table.get(call.op, ()))
+        for callee in flat(self.held(call.op)):
+            found |= table.get(callee, found)
+        return found
 
     def branches(self, expr: If) -> Value:
         """The storages of either branch's result."""
@@ -186,11 +188,18 @@ class StorageWalk:
         if isinstance(expr, (TupleGetItem, Var)):
             self.used(expr, flat(self.held(expr)))
         else:
-            walk(expr, lambda item: self.used(item, flat(self.held(item))) if isinstance(item, Var) else None)
+            walk(expr, self._see)
+
+    def _see(self, item: Node) -> None:
+        if isinstance(item, Var):
+            self.used(item, flat(self.held(item)))
 
     def used(self, expr: RelaxExpr, storages: Storages) -> None:
-        read = frozenset[Storage]().union(*(self.summaries.reads.get(item, ()) for item in storages))
-        self.reads |= storages | read
+        read = frozenset[Storage]()
+        for item in storages:
+            read |= self.summaries.reads.get(item, read)
+        if not (storages <= self.reads and read <= self.reads):
+            self.reads |= storages | read
         self.complain(expr, storages, read)
 
 

@@ -61,9 +61,9 @@ def compile_module(
 ) -> bytes:
     """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
-    Functions that do not call each other are compiled and cached one by one; `jobs` processes compile at once
-    (default: RELAX_JOBS, or one per processor). Of those in `remembered`, whatever they hold, the objects of then are
-    taken. Raises DiagnosticError with everything in the functions that there is no code for.
+    Kernels that do not call each other are compiled and cached one by one, small Relax functions in batches; `jobs`
+    processes compile at once (default: RELAX_JOBS, or one per processor). Of those in `remembered`, whatever they hold,
+    the objects of then are taken. Raises DiagnosticError with everything in the functions that there is no code for.
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}

@@ -13,7 +13,7 @@ from ..prim.cells import PARAMETERS, REGISTERS
 from ..runtime.combine import body_symbol
 from ..runtime.compiled import COMPILED_PREFIX
 from ..runtime.native import PACKED_PREFIX
-from .builder import Operand, quoted
+from .builder import FunctionBuilder, Operand, quoted
 from .cells import cell_function
 from .context import Context
 from .formula import Val, signed
@@ -23,6 +23,8 @@ from .types import dlpack_code, register_type
 _RAW_STRING: Final = 8
 INNER_CALL: Final = 0x52454C44
 """The type index in the place of a result by which a compiled function calls another; nothing has it."""
+NOTHING: Final = ("i64 0", "i64 0")
+"""The words of a cell that holds nothing."""
 
 
 def cell(cx: Context, expr: PrimExpr) -> Operand:
@@ -38,6 +40,30 @@ def cell(cx: Context, expr: PrimExpr) -> Operand:
 
 def _at(cx: Context, base: Operand, number: int) -> Operand:
     return base if number == 0 else cx.b.op(f"getelementptr {ANY_TYPE}, ptr {base}, i64 {number}")
+
+
+def load_cell(b: FunctionBuilder, at: Operand, *, constant: bool = False) -> tuple[Operand, ...]:
+    """A cell as the words that `store_cell` stores, with their types.
+
+    LLVM's fast instruction selector knows no integers of 128 bits. Cells of the program's table, which are `constant`,
+    are read as vectors; others in two halves, as somebody may have written the halves just before.
+    """
+    if constant:
+        return (f"<2 x i64> {b.op(f'load <2 x i64>, ptr {at}, align 8')}",)
+    low = b.op(f"load i64, ptr {at}")
+    return f"i64 {low}", f"i64 {b.op(f'load i64, ptr {half(b, at)}')}"
+
+
+def store_cell(b: FunctionBuilder, words: tuple[Operand, ...], at: Operand) -> None:
+    """Write a cell, of the words that `load_cell` gave; or of two of 64 bits."""
+    b.do(f"store {words[0]}, ptr {at}, align 8")
+    if len(words) > 1:
+        b.do(f"store {words[1]}, ptr {half(b, at)}")
+
+
+def half(b: FunctionBuilder, at: Operand) -> Operand:
+    """The address of the second half of a cell: its value."""
+    return b.op(f"getelementptr i8, ptr {at}, i64 8")
 
 
 def _support(cx: Context, name: str, *operands: Operand) -> Operand:
@@ -72,23 +98,24 @@ def _arguments(cx: Context, args: Sequence[PrimExpr]) -> list[Operand]:
     """The arguments of a packed call in memory, as their address and number."""
     values = [_argument(cx, arg) for arg in args]
     at = cx.b.scratch(ANY_TYPE, len(args))
-    for i, (kind, payload) in enumerate(values):
-        place = _at(cx, at, i)
-        if kind is None:
-            cx.b.do(f"store i128 {payload}, ptr {place}, align 8")
-            continue
-        cx.b.do(f"store i64 {kind}, ptr {place}")
-        behind = cx.b.op(f"getelementptr i8, ptr {place}, i64 8")
-        cx.b.do(f"store {payload}, ptr {behind}")
+    for i, words in enumerate(values):
+        store_cell(cx.b, words, _at(cx, at, i))
     return [f"ptr {at}", f"i32 {len(args)}"]
 
 
-def _argument(cx: Context, arg: PrimExpr) -> tuple[int | None, Operand]:
-    """The type index of an argument, and its payload with its type; or None and all of it."""
+def _argument(cx: Context, arg: PrimExpr) -> tuple[Operand, ...]:
+    """An argument as the words of a cell."""
+    if isinstance(arg, Call) and arg.intrinsic == "anylist_getitem":
+        constant = arg.args[0] is cx.unit.functions[cx.name].params[1]
+        return load_cell(cx.b, cell(cx, arg), constant=constant)
+    kind, payload = _typed(cx, arg)
+    return f"i64 {kind}", payload
+
+
+def _typed(cx: Context, arg: PrimExpr) -> tuple[int, Operand]:
+    """The type index of an argument that is no cell, and its payload with its type."""
     if isinstance(arg, StringImm):
         return _RAW_STRING, f"ptr {cx.b.module.string(arg.value)}"
-    if isinstance(arg, Call) and arg.intrinsic == "anylist_getitem":
-        return None, cx.b.op(f"load i128, ptr {cell(cx, arg)}, align 8")
     if isinstance(arg, Call) and arg.intrinsic == "cell_value":
         return cast(IntImm, arg.args[0]).value, f"i64 {cx.value(arg.args[1]).to('i64').ref}"
     value = cx.value(arg)
@@ -130,17 +157,16 @@ def _call_compiled(cx: Context, call: Call, last: bool) -> Val:
     symbol = quoted(f"{PACKED_PREFIX}{name}")
     cx.b.module.declare(f"{PACKED_PREFIX}{name}", "i32", "ptr, ptr, i32, ptr")
     context = cx.b.op(f"getelementptr i8, ptr {cx.value(table).ref}, i64 -16")
-    result = cx.b.scratch("i128", 1)
+    result = cx.b.scratch("i128", 1)  # not where the arguments are
     if name.startswith(COMPILED_PREFIX):
         _tell_depth(cx, result, last)
     else:
-        cx.b.do(f"store i128 0, ptr {result}, align 8")
+        store_cell(cx.b, NOTHING, result)
     cx.leave_unless_zero(cx.b.op(f"call i32 {symbol}(ptr {context}, {at}, {count}, ptr {result})"))
     to = _result(cx, list_, index)
     _support(cx, "reset", f"ptr {result if to == 'null' else to}")
     if to != "null":
-        all_ = cx.b.op(f"load i128, ptr {result}, align 8")
-        cx.b.do(f"store i128 {all_}, ptr {to}, align 8")
+        store_cell(cx.b, load_cell(cx.b, result), to)
     return cx.i64(0)
 
 
@@ -151,10 +177,10 @@ def _tell_depth(cx: Context, result: Operand, last: bool) -> None:
     """
     func = cx.unit.functions[cx.name]
     own = _at(cx, cx.vars[func.params[0]].ref, frame_cell(func.attrs))
-    value = cx.b.op(f"load i128, ptr {own}, align 8")
+    depth, base = load_cell(cx.b, own)
     step = 0 if last else 1 << 32
-    marked = cx.b.op(f"add i128 {value}, {step + INNER_CALL}")
-    cx.b.do(f"store i128 {marked}, ptr {result}, align 8")
+    marked = cx.b.op(f"add {depth}, {step + INNER_CALL}")
+    store_cell(cx.b, (f"i64 {marked}", base), result)
 
 
 def frame_cell(attrs: Mapping[str, Any]) -> int:

@@ -22,7 +22,7 @@ from ..runtime.compiled import MOST_CALLS, STACK_LIMIT
 from ..runtime.messages import KIND, counted_arguments
 from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
-from .cell_calls import INNER_CALL, frame_cell
+from .cell_calls import INNER_CALL, NOTHING, frame_cell, load_cell, store_cell
 from .cells import TABLE_MARK, cell_function
 from .context import Context, Rule, Unit, escaped
 from .formula import Val
@@ -69,8 +69,8 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     b.branch_if(b.op(f"icmp eq i32 {done}, 0"), move, finish, hint="then")
     b.start(move)
     at = b.op(f"getelementptr {ANY_TYPE}, ptr {r}, i64 {given}")
-    b.do(f"store i128 {b.op(f'load i128, ptr {at}, align 8')}, ptr %result, align 8")
-    b.do(f"store i128 0, ptr {at}, align 8")
+    store_cell(b, load_cell(b, at), "%result")
+    store_cell(b, NOTHING, at)
     b.branch(finish)
     b.start(finish)
     status = b.op(f"phi i32 [ -1, %{start} ], [ -1, %{run} ], [ 0, %{move} ]")
@@ -112,19 +112,17 @@ def _keep_flat(cx: Context, attrs: Mapping[str, Any], r: Operand, table: Operand
     b = cx.b
     kind = b.op("load i32, ptr %result")
     inner = b.op(f"icmp eq i32 {kind}, {INNER_CALL}")
-    told = b.op("load i128, ptr %result, align 8")
+    told, told_base = load_cell(b, "%result")
     here = b.op(f"ptrtoint ptr {r} to i64")
-    high = b.op(f"shl i128 {b.op(f'zext i64 {here} to i128')}, 64")
-    plain = b.op(f"sub i128 {told}, {INNER_CALL}")
-    frame = b.op(f"select i1 {inner}, i128 {plain}, i128 {high}")
-    b.do(
-        f"store i128 {frame}, ptr {b.op(f'getelementptr {ANY_TYPE}, ptr {r}, i64 {frame_cell(attrs)}')}, align 8"
-    )
+    depth_told = b.op(f"sub {told}, {INNER_CALL}")
+    first = b.op(f"select i1 {inner}, i64 {depth_told}, i64 0")
+    base = b.op(f"select i1 {inner}, {told_base}, i64 {here}")
+    own = b.op(f"getelementptr {ANY_TYPE}, ptr {r}, i64 {frame_cell(attrs)}")
+    store_cell(b, (f"i64 {first}", f"i64 {base}"), own)
     if DEEPER not in attrs:
         return
     given = len(cast("list[Any]", attrs[PARAMETERS]))
-    depth = b.op(f"trunc i128 {b.op(f'lshr i128 {frame}, 32')} to i32")
-    base = b.op(f"trunc i128 {b.op(f'lshr i128 {frame}, 64')} to i64")
+    depth = b.op(f"trunc i64 {b.op(f'lshr i64 {first}, 32')} to i32")
     used = b.op(f"sub i64 {base}, {here}")
     limits = [
         b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {table}, i64 {16 * cell + 8}')}")

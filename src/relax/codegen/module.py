@@ -30,6 +30,9 @@ from .views import declare_memory
 from .worker import AS_WRITTEN, IN_ORDER, IN_VECTORS
 from .wrapper import Wrapper, symbol_name
 
+_BATCH: Final = 80
+"""Registers of the compiled Relax functions of one LLVM module: a function of one call has five."""
+
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
 
@@ -77,7 +80,7 @@ def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
 def kernel_texts(
     funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False
 ) -> list[KernelText]:
-    """LLVM IR for lowered functions by name, those that call each other together.
+    """LLVM IR for lowered functions by name, those that call each other together, small functions of Relax in batches.
 
     With `mark_loops`, the instructions of loops end in ``!dbg !loop<number>``, which LLVM does not read as it stands.
     Raises DiagnosticError with all that was found wrong.
@@ -131,7 +134,37 @@ def _names(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
-    """The functions in groups none of which calls another, in their order, bodies of parallel loops last."""
+    """The functions in groups none of which calls another, in their order, bodies of parallel loops last.
+
+    Compiled Relax functions call others by their symbols; small ones come together in batches, since each LLVM module
+    costs as much as a small function.
+    """
+    ordered = dict(sorted(funcs.items(), key=lambda item: PARALLEL_BODY in item[1].attrs))
+    host = {name: func for name, func in ordered.items() if REGISTERS in func.attrs}
+    if not host:
+        return _joined(ordered)
+    groups = [*_joined({name: f for name, f in ordered.items() if name not in host}), *_batches(host)]
+    places = {name: place for place, name in enumerate(ordered)}
+    return sorted(groups, key=lambda group: places[next(iter(group))])
+
+
+def _batches(funcs: Mapping[str, PrimFunc]) -> Iterator[dict[str, PrimFunc]]:
+    """Compiled Relax functions in batches, none of which has more than `_BATCH` registers unless it is a single one."""
+    batch: dict[str, PrimFunc] = {}
+    total = 0
+    for name, func in funcs.items():
+        registers = int(func.attrs[REGISTERS]) + 1
+        if batch and total + registers > _BATCH:
+            yield batch
+            batch, total = {}, 0
+        batch[name] = func
+        total += registers
+    if batch:
+        yield batch
+
+
+def _joined(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
+    """The functions in groups of those that call each other."""
     leaders = {name: name for name in funcs}
 
     def leader(name: str) -> str:
@@ -147,7 +180,7 @@ def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
     for name, func in funcs.items():
         walk(func.body, partial(join, name))
     groups: dict[str, dict[str, PrimFunc]] = {}
-    for name, func in sorted(funcs.items(), key=lambda item: PARALLEL_BODY in item[1].attrs):
+    for name, func in funcs.items():
         groups.setdefault(leader(name), {})[name] = func
     return list(groups.values())
 

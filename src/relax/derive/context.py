@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Collection, Generator, Iterable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ..expr import Binding, BindingBlock, DataflowBlock, Function, MatchCast, Var
@@ -42,6 +42,8 @@ from ..struct_info import (
 )
 from ..tir.stmt import PrimFunc
 from .conditions import condition_facts, with_facts
+
+_T = TypeVar("_T")
 
 FORCE_PURE = "relax.force_pure"
 
@@ -111,6 +113,22 @@ def module_tables(mod: IRModule) -> ModuleTables:
     return tables
 
 
+class Layered(ChainMap[str, _T]):
+    """A table above another; what is looked up most often in a build."""
+
+    def __contains__(self, key: object) -> bool:
+        own, below = self.maps
+        return key in own or key in below
+
+    def __getitem__(self, key: str) -> _T:
+        own, below = self.maps
+        return own[key] if key in own else below[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        own, below = self.maps
+        return own[key] if key in own else below.get(key, default)
+
+
 @dataclass(slots=True)
 class Frame:
     """A block under construction; `done` are the blocks it was split into before the current one."""
@@ -132,9 +150,9 @@ class Scopes:
     def __init__(self, mod: IRModule | None = None, *, collect: bool = False, warn: bool = True) -> None:
         tables = _NO_FUNCTIONS if mod is None else module_tables(mod)
         # What is declared here lies above what the module has, and that is not copied for each function of it.
-        self.globals: MutableMapping[str, GlobalVar] = ChainMap({}, tables.globals)
-        self.functions: MutableMapping[str, BaseFunc] = ChainMap({}, tables.functions)
-        self.signatures: MutableMapping[str, StructInfo | None] = ChainMap({}, tables.signatures)
+        self.globals: MutableMapping[str, GlobalVar] = Layered({}, tables.globals)
+        self.functions: MutableMapping[str, BaseFunc] = Layered({}, tables.functions)
+        self.signatures: MutableMapping[str, StructInfo | None] = Layered({}, tables.signatures)
         """Declared signatures; None for a function whose result is not known yet."""
         self.scopes: list[Scope] = []
         self.frames: list[Frame] = []

@@ -12,6 +12,7 @@ its struct info filled in. The work is linear in the number of bindings.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, TypeVar
 
 from ..expr import (
@@ -170,6 +171,9 @@ class Normalizer(Scopes):
 
         One object nested in several places is computed once, if that cannot be told from computing it anew.
         """
+        if type(expr) is Var or type(expr) is DataflowVar:
+            known_struct_info(expr, self)
+            return expr
         frame = self.frames[-1] if self.frames else None
         known = None if frame is None else frame.nested.get(expr)
         if known is not None:
@@ -197,7 +201,8 @@ class Normalizer(Scopes):
 
     def visit_global_var(self, expr: GlobalVar) -> RelaxExpr:
         """The module's own GlobalVar of this name."""
-        known_struct_info(expr, self)
+        if self.global_struct_info(expr) is None:
+            known_struct_info(expr, self)  # which says what is wrong
         return self.globals.get(expr.name_hint, expr)
 
     def visit_tuple(self, expr: Tuple) -> RelaxExpr:
@@ -510,7 +515,7 @@ class Normalizer(Scopes):
 
 
 def _same(old: Sequence[object], new: Sequence[object]) -> bool:
-    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+    return len(old) == len(new) and all(map(is_, old, new))
 
 
 _LEAVES = frozenset(

@@ -41,6 +41,10 @@ def silencing_hint(expr: RelaxExpr, expected: StructInfo) -> str:
 
 def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
     """The struct info of a part. A part that has none is an error in the program."""
+    if type(expr) is Var or type(expr) is DataflowVar:
+        info = expr.struct_info_
+        if info is not None and not isinstance(info, FuncStructInfo):
+            return info
     info = scopes.global_struct_info(expr) if isinstance(expr, GlobalVar) else expr.struct_info_
     if isinstance(info, FuncStructInfo) and isinstance(expr, (Var, GlobalVar)):
         return scopes.with_own_variables(expr, info)

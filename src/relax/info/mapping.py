@@ -7,6 +7,8 @@ anywhere else it is *used*. What a function type's own parameters bind is visibl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import is_
+from typing import Final
 
 from ..expr import ShapeExpr, Var
 from ..ir import RelaxExpr, StructInfo
@@ -31,7 +33,12 @@ def map_struct_info(info: StructInfo, dim: MapDim, shape: MapShape | None = None
     Either may answer None: what it stands in is then not known (a shape becomes its number of dimensions).
     Returns the very object it got when nothing changed.
     """
-    return _Mapper(dim, shape)(info)
+    return _Mapper(dim, shape).mapped(info) if type(info) in _WITH_PARTS else info
+
+
+_WITH_PARTS: Final = frozenset(
+    (TensorStructInfo, ShapeStructInfo, PrimStructInfo, TupleStructInfo, FuncStructInfo)
+)
 
 
 class _Mapper:
@@ -49,9 +56,9 @@ class _Mapper:
 
     def mapped(self, info: StructInfo) -> StructInfo:
         """The result for an info met for the first time."""
+        if type(info) is TensorStructInfo:
+            return self.tensor(info)
         match info:
-            case TensorStructInfo():
-                return self.tensor(info)
             case ShapeStructInfo(values):
                 if values is None:
                     return info
@@ -77,20 +84,18 @@ class _Mapper:
                 return info
 
     def infos(self, infos: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
-        mapped = tuple(self(item) for item in infos)
-        return infos if all(a is b for a, b in zip(infos, mapped, strict=True)) else mapped
+        mapped = tuple([self(item) for item in infos])
+        return infos if all(map(is_, infos, mapped)) else mapped
 
     def dims(self, values: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...] | None:
         """The mapped dimensions, the same tuple if none changed, None if one is not known."""
-        changed = False
         mapped: list[PrimExpr] = []
         for value in values:
             new = self.dim(value)
             if new is None:
                 return None
-            changed = changed or new is not value
             mapped.append(new)
-        return tuple(mapped) if changed else values
+        return values if all(map(is_, mapped, values)) else tuple(mapped)
 
     def tensor(self, info: TensorStructInfo) -> StructInfo:
         shape = info.shape
@@ -151,8 +156,11 @@ def dims_of(info: StructInfo) -> tuple[PrimExpr, ...]:
 def bound_in(*infos: StructInfo) -> dict[PrimVar, None]:
     """The shape variables that annotations can bind: those that stand alone, also inside tuples."""
     found: dict[PrimVar, None] = {}
-    for info in fields_in(*infos):
-        found.update((value, None) for value in dims_of(info) if isinstance(value, PrimVar))
+    alone = len(infos) == 1 and not isinstance(infos[0], TupleStructInfo)
+    for info in infos if alone else fields_in(*infos):
+        for value in dims_of(info):
+            if isinstance(value, PrimVar):
+                found[value] = None
     return found
 
 

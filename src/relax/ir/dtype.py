@@ -80,6 +80,8 @@ class DataType(str):
     _interned: dict[str, DataType] = {}  # noqa: RUF012
 
     def __new__(cls, text: Any = "") -> DataType:
+        if text.__class__ is cls:
+            return text
         known = cls._interned.get(text) if isinstance(text, str) else None
         if known is not None:
             return known

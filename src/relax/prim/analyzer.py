@@ -16,7 +16,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
+
+from typing_extensions import ParamSpec
 
 from ..ir import set_slot
 from ..ir.deep import run_deep
@@ -48,6 +51,9 @@ from .normal import Normalizer
 from .scopes import Statements, says_something
 from .simplify import Simplifier
 from .traits import has_effects
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Verdict(enum.IntEnum):
@@ -272,18 +278,36 @@ _NOTHING = Facts()
 _IN_SCOPE: ContextVar[Analyzer | None] = ContextVar("the facts in scope", default=None)
 
 
-@contextmanager
-def facts_in_scope(facts: Analyzer | None) -> Generator[None]:
+class FactsInScope:
+    """The context manager, and decorator, that `facts_in_scope` gives."""
+
+    __slots__ = ("_facts", "_token")
+
+    def __init__(self, facts: Analyzer | None) -> None:
+        self._facts = facts
+
+    def __enter__(self) -> None:
+        self._token = _IN_SCOPE.set(self._facts)
+
+    def __exit__(self, *_: object) -> None:
+        _IN_SCOPE.reset(self._token)
+
+    def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
+        @wraps(function)
+        def inside(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            with FactsInScope(self._facts):
+                return function(*args, **kwargs)
+
+        return inside
+
+
+def facts_in_scope(facts: Analyzer | None) -> FactsInScope:
     """Inside the ``with``, `prove`, `prove_equal`, `prove_shape_equal` and `const_int_bound` use these facts.
 
     `simplify` does not: how a dimension is written never depends on where it stands. None hides what is in
     scope outside.
     """
-    token = _IN_SCOPE.set(facts)
-    try:
-        yield
-    finally:
-        _IN_SCOPE.reset(token)
+    return FactsInScope(facts)
 
 
 def simplify(expr: Any) -> PrimExpr:

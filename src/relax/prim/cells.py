@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..ir import register_op
+from ..ir import DataType, Op, register_op
 from .expr import Call, PrimExpr, convert
 
 #: names and dtypes of the results
@@ -61,9 +61,13 @@ for _name in _RESULTS:
     register_op(f"tir.{_name}", effect="opaque", total=False, numpy=None)
 
 
+_OPS: Final = {name: (DataType(dtype), Op.get(f"tir.{name}")) for name, dtype in _RESULTS.items()}
+
+
 def cell_call(name: str, *args: Any) -> PrimExpr:
     """A call of one of these intrinsics."""
-    return Call(_RESULTS[name], f"tir.{name}", tuple(map(convert, args)))
+    dtype, op = _OPS[name]
+    return Call(dtype, op, tuple([convert(arg) for arg in args]))
 
 
 def _builder(name: str) -> Callable[..., PrimExpr]:

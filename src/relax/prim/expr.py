@@ -40,6 +40,8 @@ _FLOATS: tuple[type[Any], ...] = (float, np.floating)
 BOOL = DataType("bool")
 INT32 = DataType("int32")
 INT64 = DataType("int64")
+_INT32_LEAST, _INT32_GREATEST = INT32.min_value, INT32.max_value
+_INT64_LEAST, _INT64_GREATEST = INT64.min_value, INT64.max_value
 FLOAT32 = DataType("float32")
 FLOAT64 = DataType("float64")
 
@@ -232,10 +234,13 @@ class IntImm(PrimExpr):
     value: int = child(converter=int)
 
     def __post_init__(self) -> None:
-        if not (self.dtype.is_integer or self.dtype.is_bool):
-            raise ValueError(f"IntImm: dtype {self.dtype!s} is not an integer type")
-        if not self.dtype.min_value <= self.value <= self.dtype.max_value:
-            raise ValueError(f"IntImm: {self.value} does not fit {self.dtype!s}")
+        dtype = self.dtype
+        if dtype is INT64 and _INT64_LEAST <= self.value <= _INT64_GREATEST:
+            return
+        if not (dtype.is_integer or dtype.is_bool):
+            raise ValueError(f"IntImm: dtype {dtype!s} is not an integer type")
+        if not dtype.min_value <= self.value <= dtype.max_value:
+            raise ValueError(f"IntImm: {self.value} does not fit {dtype!s}")
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -681,6 +686,8 @@ def convert(value: Any) -> PrimExpr:
     """A PrimExpr of a Python or NumPy scalar; a PrimExpr as it is. Raises TypeError for anything else."""
     if isinstance(value, PrimExpr):
         return value
+    if type(value) is int:
+        return IntImm(INT32 if _INT32_LEAST <= value <= _INT32_GREATEST else INT64, value)
     if is_expr_like(value):
         return const(value)
     if isinstance(value, str):

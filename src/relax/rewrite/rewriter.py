@@ -27,6 +27,8 @@ the new value; else a variable with the value's struct info takes its place, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import is_
 from typing import Any, ClassVar, TypeVar, cast
 
 from ..block_builder import BlockBuilder
@@ -121,7 +123,7 @@ class Rewriter:
     """The rewritten tuple and function infos, by id of the old ones, inside the outermost one being rewritten."""
 
     def __init__(self, mod: IRModule | None = None) -> None:
-        self.builder = BlockBuilder(mod, warn=False)
+        self._given = mod
         self.mod = mod if mod is not None else IRModule()
         self.variables: dict[Var, RelaxExpr] = {}
         """The replacements of variables: uses of a key become its value."""
@@ -130,6 +132,11 @@ class Rewriter:
         self._name = ""
         self._normal: RelaxExpr | None = None
         """The last result of `parts`, which is in normal form already."""
+
+    @cached_property
+    def builder(self) -> BlockBuilder:
+        """What new bindings are emitted with; made when there is something to rewrite."""
+        return BlockBuilder(self._given, warn=False)
 
     # -- entry
 
@@ -167,7 +174,9 @@ class Rewriter:
         outer = builder.global_function, builder.rebound
         with builder.detached():
             builder.global_function, builder.rebound = function, None
-            new = builder.function_body(cast(Function, self.function(function)), name)
+            new = cast(Function, self.function(function))
+            if new is not function or function.struct_info_ is None:
+                new = builder.function_body(new, name)
         builder.global_function, builder.rebound = outer
         return new
 
@@ -274,7 +283,7 @@ class Rewriter:
             while len(builder.scopes) > scopes + 1:
                 builder.end_scope()
             scope = builder.end_scope()
-        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        same = len(blocks) == len(seq.blocks) and all(map(is_, blocks, seq.blocks))
         if same and body is seq.body:
             return seq
         result = SeqExpr(blocks, body, span=seq.span)
@@ -375,7 +384,7 @@ class Rewriter:
     def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
         """True if a variable keeps its struct info `known`, now that its value has `info`."""
         with self.builder.knowing():
-            return structural_equal(known, info) or is_base_of(known, info)
+            return known is info or is_base_of(known, info) or structural_equal(known, info)
 
     def match_cast(self, binding: MatchCast) -> None:
         """Hook for bindings of checked values."""
@@ -447,7 +456,7 @@ class Rewriter:
 def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
     """Each item mapped, in order; the same tuple if none changed."""
     new = tuple([function(item) for item in items])
-    return items if all(a is b for a, b in zip(items, new, strict=True)) else new
+    return items if all(map(is_, items, new)) else new
 
 
 __all__ = ["Rewriter", "mapped"]

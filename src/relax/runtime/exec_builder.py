@@ -106,9 +106,9 @@ class ExecBuilder:
         Equal strings, shapes and numbers are kept once; tensors are kept as often as they are given. Raises
         ValueError for a shape whose dimensions are no sizes.
         """
-        if isinstance(value, int) and not isinstance(value, bool):
+        if type(value) is int or (isinstance(value, int) and not isinstance(value, bool)):
             return Imm(value)
-        if isinstance(value, Reg | Imm | Const | Func):
+        if isinstance(value, (Reg, Imm, Const, Func)):
             return value
         if isinstance(value, tvm_ffi.Shape):
             check_dimensions(value)

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from ..expr import Call, Constant, Function
-from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
+from ..expr import Call, Constant, Function, Var
+from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
 from ..ir.transform import Pass, module_pass
 from ..rewrite import Rewriter
 from ..target import Target
@@ -88,7 +88,7 @@ class _Packer:
         """Prepare the variant of a function that a call with constants needs."""
         if isinstance(node, Call) and isinstance(node.op, GlobalVar):
             self._prepare(node.op.name_hint, constant_positions(node))
-        return True
+        return not isinstance(node, (Var, StructInfo))
 
     def _prepare(self, name: str, positions: tuple[int, ...]) -> None:
         key = (name, positions)

@@ -20,7 +20,7 @@ Constants are not moved: a constant is a fresh tensor, and who changes it in pla
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import cast
+from typing import Final, cast
 
 from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_nonnegative, is_surely_size
@@ -47,7 +47,7 @@ from ..op import operator_of
 from ..op.intrinsic import DestinationPassing
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
 from .rebuild import with_info
@@ -64,7 +64,17 @@ def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
         func = result
 
 
+_NAMES: Final = frozenset((Var, DataflowVar, GlobalVar, Tuple, TupleGetItem))
+"""The classes of values that a binding may only give a name."""
+
+
+def _may_say_nothing(binding: Binding) -> bool:
+    return not isinstance(binding, VarBinding) or type(binding.value) in _NAMES
+
+
 def _canonical(func: Function, mod: IRModule) -> Function:
+    if func.struct_info_ is not None and not any(map(_may_say_nothing, bindings_in(func))):
+        return func
     canonicalizer = _Canonicalizer(mod)
     try:
         result = canonicalizer.rewrite_function(func)
@@ -293,7 +303,9 @@ def dataflow_outputs(func: Function) -> list[Var]:
         if isinstance(item, DataflowBlock):
             found.extend(b.var for b in item.bindings if not isinstance(b.var, DataflowVar))
             return False
-        return isinstance(item, (Function, SeqExpr, BindingBlock, Binding, If))
+        if isinstance(item, VarBinding):
+            return isinstance(item.value, (Function, SeqExpr, If))
+        return isinstance(item, (Function, SeqExpr, BindingBlock, If))
 
     walk(func, visit)
     return found

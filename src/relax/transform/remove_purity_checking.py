@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM, PURITY_TRUSTED
 from ..derive.context import FORCE_PURE
-from ..expr import Call, ExternFunc, Function
+from ..expr import Binding, Call, ExternFunc, Function
 from ..ir import IRModule, RelaxExpr
 from ..op import is_call_of
 from ..op.intrinsic import PackedCall
 from ..op.intrinsics import InvokeClosure, InvokePureClosure
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from .decorators import module_pass
 
 
@@ -37,7 +37,20 @@ def force_pure(func: Function) -> Function:
     return func.with_attr(FORCE_PURE, True)
 
 
+def _is_marked(binding: Binding) -> bool:
+    """True for a call that is marked as pure, and for a local function."""
+    value = getattr(binding, "value", None)
+    return isinstance(value, Function) or (
+        isinstance(value, Call) and is_call_of(value, PackedCall, InvokePureClosure)
+    )
+
+
 class _Remover(Rewriter):
+    def rewrite_function(self, function: Function, name: str = "") -> Function:
+        if function.struct_info_ is None or any(map(_is_marked, bindings_in(function))):
+            return super().rewrite_function(function, name)
+        return force_pure(function)
+
     def function(self, function: Function) -> RelaxExpr:
         return super().function(force_pure(function))
 

@@ -43,15 +43,22 @@ def _is_first_order(function: Function) -> bool:
 
     def visit(node: Node) -> bool:
         nonlocal first_order
-        passed_on = any(isinstance(operand, GlobalVar | ExternFunc | Function) for operand in _operands(node))
-        info = node.struct_info_ if isinstance(node, Constant | Var) else None
-        odd = info is not None and any(map(_is_odd, fields_in(info)))
-        called = not isinstance(node, Call) or (_is_plain_callee(node.op) and fits_form(node))
-        first_order = first_order and called and not passed_on and not odd
-        return first_order
+        first_order = first_order and _is_node_of_first_order(node)
+        return first_order and not isinstance(node, (StructInfo, PrimExpr))
 
     walk(function, visit)
     return first_order
+
+
+def _is_node_of_first_order(node: Node) -> bool:
+    """True if a node by itself is of first order: no value that cannot be compiled, no function passed on or called."""
+    if isinstance(node, (Constant, Var)):
+        info = node.struct_info_
+        return info is None or not any(map(_is_odd, fields_in(info)))
+    for operand in _operands(node):
+        if isinstance(operand, (GlobalVar, ExternFunc, Function)):
+            return False
+    return not isinstance(node, Call) or (_is_plain_callee(node.op) and fits_form(node))
 
 
 def _operands(node: Node) -> tuple[RelaxExpr, ...]:

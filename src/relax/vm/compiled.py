@@ -32,11 +32,12 @@ def compile_functions(
     The functions are part of the executable as bytecode as well (`relax.vm.codegen`), whose constants they share.
     """
     names = compilable_functions(mod)
+    compiled = frozenset(names)
     table = ProgramTable(builder, {} if constants is None else constants)
     prim_funcs: dict[str, PrimFunc] = {}
     for name in names:
         function = mod[name]
         assert isinstance(function, Function)
-        prim_funcs[f"{COMPILED_PREFIX}{name}"] = HostFunction(mod, table, names).compile(name, function)
+        prim_funcs[f"{COMPILED_PREFIX}{name}"] = HostFunction(mod, table, compiled).compile(name, function)
     builder.set_compiled(names, table.cells)
     return CompiledProgram(tuple(names), prim_funcs)

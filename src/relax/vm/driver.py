@@ -37,6 +37,7 @@ from ..transform.pipeline import get_pipeline
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
+from .collection import rarely_collected
 from .compiled import compile_functions
 from .kernel_info import kernel_infos
 from .recall import recall_program
@@ -120,20 +121,21 @@ def build(
     if not isinstance(module, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"build: expected an IRModule, found {type(module).__name__}")
     where = resolve(Target(target) if isinstance(target, Mapping) else target)
-    assert_well_formed(module, check_struct_info=False)
-    _check_entry_points(module)
-    module = module.with_functions(
-        {g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f for g, f in module.functions.items()}
-    )
-    if params:
-        module = _bind(module, params)
-    memory = recall_program(module, where, pipeline, exec_mode)
-    executable = None if memory is None else memory.load()
-    if executable is None:
-        executable = _built(module, where, pipeline, exec_mode)
-        if memory is not None:
-            memory.keep(executable)
-    return executable
+    with rarely_collected():
+        assert_well_formed(module, check_struct_info=False)
+        _check_entry_points(module)
+        module = module.with_functions(
+            {g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f for g, f in module.functions.items()}
+        )
+        if params:
+            module = _bind(module, params)
+        memory = recall_program(module, where, pipeline, exec_mode)
+        executable = None if memory is None else memory.load()
+        if executable is None:
+            executable = _built(module, where, pipeline, exec_mode)
+            if memory is not None:
+                memory.keep(executable)
+        return executable
 
 
 def _built(

@@ -63,7 +63,10 @@ def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var
             last[node] = index
 
     for i, part in enumerate((*(binding.value for binding in bindings), result)):
-        walk(part, partial(visit, i))
+        if isinstance(part, Var):
+            visit(i, part)
+        else:
+            walk(part, partial(visit, i))
     ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]
     for var, index in last.items():
         ends[index].append(var)

@@ -115,10 +115,10 @@ _MAKE_ARRAY: Final = "ffi.Array"
 class HostFunction:
     """Compiles one function. The forms of builtins (`host_builtins`) write by the methods without underscore."""
 
-    def __init__(self, mod: IRModule, table: ProgramTable, compiled: Sequence[str]) -> None:
+    def __init__(self, mod: IRModule, table: ProgramTable, compiled: frozenset[str]) -> None:
         self.mod = mod
         self.table = table
-        self.compiled = frozenset(compiled)
+        self.compiled = compiled
         self.name = ""
         self.r, self.c = PrimVar("r", "handle"), PrimVar("c", "handle")
         self.heap: Buffer | None = None
@@ -317,7 +317,7 @@ class HostFunction:
             facts = self.facts(arg, value)
             if isinstance(value, Number):
                 args.append(value)
-            elif facts is None or not isinstance(value, Register | TableCell):
+            elif facts is None or not isinstance(value, (Register, TableCell)):
                 return None
             else:
                 at = self.cell(value)
@@ -423,18 +423,18 @@ class HostFunction:
 
     def otherwise(self, condition: PrimExpr, write: Callable[[], object]) -> None:
         """Run what `write` writes unless the condition holds."""
-        with self.apart() as out:
-            write()
-        self._out.append(IfThenElse(Not(condition), seq_of(out)))
+        self._out.append(IfThenElse(Not(condition), self._written_by(write)))
 
     def choose(self, condition: PrimExpr, yes: Callable[[], object], no: Callable[[], object]) -> None:
         """Run what one of two functions writes."""
-        arms: list[Stmt] = []
-        for write in (yes, no):
-            with self.apart() as out:
-                write()
-            arms.append(seq_of(out))
-        self._out.append(IfThenElse(condition, *arms))
+        self._out.append(IfThenElse(condition, self._written_by(yes), self._written_by(no)))
+
+    def _written_by(self, write: Callable[[], object]) -> Stmt:
+        """The statements that a function writes, which are not part of the present ones."""
+        outside, self._out = self._out, []
+        write()
+        out, self._out = self._out, outside
+        return seq_of(out)
 
     @contextmanager
     def apart(self) -> Generator[list[Stmt]]:
@@ -448,8 +448,9 @@ class HostFunction:
         """Note the present place in errors of the statements written inside; not if it is not `known`: of a call at a
         function's end, in whose place the callee's are.
         """
-        with self.apart() as out:
-            yield
+        outside, self._out = self._out, []
+        yield
+        out, self._out = self._out, outside
         if not out:
             return
         if not known:
@@ -524,7 +525,7 @@ class HostFunction:
 
     def held(self, value: HostValue) -> HostValue:
         """The value in a cell, to be looked at several times."""
-        if isinstance(value, Register | TableCell):
+        if isinstance(value, (Register, TableCell)):
             return value
         index = cast(Call, self.cell(value)).args[1]
         return Register(cast(IntImm, cast(Any, index)).value)
