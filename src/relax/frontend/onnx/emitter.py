@@ -281,7 +281,7 @@ class Emitter:
         """A value's elements as expressions, None if they are known only when the program runs (or are many)."""
         if isinstance(value, Elements):
             return value
-        if isinstance(value, Constant) and value.data.size <= MAX_ELEMENTS:
+        if isinstance(value, Constant) and value.content.size <= MAX_ELEMENTS:
             dtype = value.dtype
             if dtype.is_integer or dtype.is_bool or str(dtype) in ("float32", "float64"):
                 return Elements.of(value.data, str(dtype))
