@@ -492,14 +492,18 @@ class BlockBuilder(Normalizer):
         GlobalVar
             The name it has.
         """
-        table = self._hashes(type(func))
-        known = self._equal_function(func, quick_hash(func))
+        kind = type(func)
+        alone = kind not in self._by_hash and all(type(other) is not kind for other in self.functions.values())
+        known = None if alone else self._equal_function(func, quick_hash(func))
         if known is not None:
             return known
         global_var = GlobalVar(self.unique_global_name(func_name))
         if func.attrs.get("global_symbol", global_var.name_hint) != global_var.name_hint:
             func = func.with_attr("global_symbol", global_var.name_hint)
+        table = None if alone else self._hashes(kind)
         function = self._define(global_var, func)
+        if table is None:  # it is hashed when another function comes
+            return global_var
         key = quick_hash(function)
         if function is not func:
             known = self._equal_function(function, key)

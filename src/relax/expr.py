@@ -25,6 +25,7 @@ from .ir import (
     Op,
     RelaxExpr,
     Span,
+    StoredArray,
     StructInfo,
     binder,
     child,
@@ -205,8 +206,10 @@ class ConstantData(np.ndarray[Any, Any]):
         return np.asarray(cast(Any, self))
 
 
-def _array(value: Any) -> ConstantData:
-    """A read-only array with a dtype the language has."""
+def _array(value: Any) -> ConstantData | StoredArray:
+    """A read-only array with a dtype the language has; elements in a file stay there."""
+    if isinstance(value, StoredArray):
+        return value
     if isinstance(value, ConstantData) and not value.flags.writeable:
         return value
     array: np.ndarray[Any, Any] = as_array(value)
@@ -228,19 +231,55 @@ _LARGE: Final = 1 << 12
 @final
 @node
 class Constant(Leaf):
-    """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none)."""
+    """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none).
+
+    It is made of an array, or of a `StoredArray`: then the elements are read each time that `data` is asked for, and
+    who asks for the shape or the number of bytes only takes `content`.
+    """
 
     data: ConstantData = child(converter=_array)
 
     @property
+    def content(self) -> ConstantData | StoredArray:
+        """What has the elements: the array, or the place in a file."""
+        return _CONTENT.__get__(self)
+
+    @property
     def dtype(self) -> DataType:
-        return DataType(self.data.dtype.name)
+        return DataType(self.content.dtype.name)
+
+    def replace(self, **changes: Any) -> Constant:
+        """A copy with some fields changed; elements in a file stay there."""
+        content, span = changes.pop("data", self.content), changes.pop("span", self.span)
+        if content is self.content and span is self.span and not changes:
+            return self
+        return Constant(content, span=span, **changes)
 
     @property
     def tensor(self) -> tvm_ffi.Tensor:
         """The elements as a tensor that nobody may write to: their own memory where that is a tensor's, else a copy."""
-        own = tensor_under(self.data)
-        return nd.array(self.data).tensor if own is None else own
+        content = self.content
+        if isinstance(content, StoredArray):
+            return content.tensor()
+        own = tensor_under(content)
+        return nd.array(content).tensor if own is None else own
+
+
+_CONTENT: Final[Any] = Constant.__dict__["data"]
+"""The slot of a constant's elements; the name `data` reads them."""
+
+
+def _data(constant: Constant) -> ConstantData:
+    content = constant.content
+    return cast(Any, content.array()).view(ConstantData) if isinstance(content, StoredArray) else content
+
+
+def _field(constant: Constant, name: str) -> Any:
+    return constant.content if name == "data" else getattr(constant, name)
+
+
+type.__setattr__(Constant, "data", property(_data, doc="The elements, as a read-only NumPy array."))
+type.__setattr__(Constant, "__content__", staticmethod(_field))
 
 
 @node

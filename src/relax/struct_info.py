@@ -180,8 +180,8 @@ register_derivation(DEFAULT_DERIVATION, _default_derivation)
 
 def _leaf_struct_info(leaf: Leaf) -> StructInfo | None:
     match leaf:
-        case Constant(data):
-            return TensorStructInfo(data.shape, leaf.dtype)
+        case Constant():
+            return TensorStructInfo(leaf.content.shape, leaf.dtype)
         case ShapeExpr(values):
             return ShapeStructInfo(values)
         case PrimValue(value):

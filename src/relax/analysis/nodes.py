@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from ..ir import BaseFunc, Diagnostic, IRModule, Node, RelaxExpr, Span, StructInfo
+from ..ir import BaseFunc, Diagnostic, IRModule, Node, RelaxExpr, Span, StoredArray, StructInfo
 from ..ir.node import NODE_CLASSES, node_key
 from ..tir.stmt import PrimFunc
 
@@ -68,6 +68,8 @@ def _owner(node: Node) -> str:
 
 def _problems(node: Node) -> Iterator[str]:
     for name, check in _checks(type(node)):
+        if _is_stored(node, name):
+            continue
         value: Any = getattr(node, name, None)
         for path, item, expected in check(value, name.removeprefix("_")):
             yield f"{path} is {_shown(item)}, expected {expected}"
@@ -77,9 +79,15 @@ def _shown(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
+def _is_stored(node: Node, field: str) -> bool:
+    """True for the elements of a constant that are in a file: they were checked when it was made."""
+    return field == "data" and isinstance(getattr(node, "content", None), StoredArray)
+
+
 def _below(node: Node) -> Iterator[Node]:
     for name, _ in _checks(type(node)):
-        yield from _nodes_in(getattr(node, name, None), name == "attrs")
+        if not _is_stored(node, name):
+            yield from _nodes_in(getattr(node, name, None), name == "attrs")
 
 
 def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:

@@ -22,6 +22,7 @@ from .node import (
 from .op import Op, register_op
 from .serialize import load_json, save_json
 from .span import Source, Span
+from .stored import StoredArray, StoredFile
 from .structural import (
     Difference,
     assert_structural_equal,
@@ -60,6 +61,8 @@ __all__ = [
     "RelaxWarning",
     "Source",
     "Span",
+    "StoredArray",
+    "StoredFile",
     "StructInfo",
     "VDevice",
     "assert_structural_equal",

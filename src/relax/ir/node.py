@@ -127,6 +127,8 @@ class Node:
     """The constructor's parameters, and the fields they are of."""
     __is_variable__: ClassVar[bool] = False
     """Variables are equal by where they are bound, not by their fields."""
+    __content__: ClassVar[Callable[[Any, str], Any]] = getattr
+    """Gives a field as the digest of a program takes it: elements that are in a file stay there."""
     __is_scope__: ClassVar[bool] = False
     """True for functions: variables bound inside have no meaning outside."""
 
@@ -220,7 +222,7 @@ def node(cls: type[T]) -> type[T]:
     return made
 
 
-_SCALARS = frozenset({"int", "float", "bool", "str", "DataType", "None"})
+_SCALARS = frozenset({"int", "float", "bool", "str", "DataType", "ConstantData", "None"})
 
 
 def _is_scalar(annotation: Any) -> bool:

@@ -17,8 +17,11 @@ import numpy as np
 
 from .deep import run_deep
 from .node import Node, node_key, walk
+from .stored import StoredArray
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+Content: TypeAlias = "Array | StoredArray"
+"""The elements of a constant: in memory, or in a file."""
 SAMPLE = 16
 """The number of elements of an array that are looked at before all are."""
 
@@ -74,7 +77,7 @@ def structural_hash(value: Any, map_free_vars: bool = False) -> int:
     """
 
     def digest() -> int:
-        hasher = _Hasher(map_free_vars, np.ndarray.tobytes)
+        hasher = _Hasher(map_free_vars, _bytes_of)
         hasher.feed(value, False)
         return hasher.result()
 
@@ -88,17 +91,17 @@ def exact_digest(value: Any) -> bytes:
     """
 
     def digest() -> bytes:
-        hasher = _Hasher(True, np.ndarray.tobytes, labels=True)
+        hasher = _Hasher(True, _bytes_of, labels=True)
         hasher.feed(value, False)
         return hasher.whole()
 
     return run_deep("the program", "hashed", digest)
 
 
-def program_digest(value: Any, array_digest: Callable[[Array], bytes]) -> bytes:
+def program_digest(value: Any, array_digest: Callable[[Content], bytes]) -> bytes:
     """A digest of 128 bits, equal only for trees from which a compiler makes the same: spans count as well.
 
-    `array_digest` gives the digest of an array's elements. Raises TypeError for a value that is neither node nor
+    `array_digest` gives the digest of the elements of an array, or of a constant that is in a file. Raises TypeError for a value that is neither node nor
     scalar, since nothing says when two of those are equal.
     """
 
@@ -267,7 +270,7 @@ class _Hasher:
     def __init__(
         self,
         map_free_vars: bool,
-        array_bytes: Callable[[Array], bytes],
+        array_bytes: Callable[[Content], bytes],
         labels: bool = False,
         spans: bool = False,
     ) -> None:
@@ -329,7 +332,7 @@ class _Hasher:
         start, before = len(self.bound), len(self.known)
         for spec in value.__node_fields__:
             if self.labels or spec.kind != "label":
-                self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
+                self.feed(value.__content__(value, spec.name), defining or spec.kind == "binder")
         if self.spans:
             self.digest.update(_span_bytes(value))
         if value.__is_scope__:
@@ -400,7 +403,7 @@ def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
 
 
 _SCALARS = frozenset((bool, int, float, str, bytes, type(None)))
-_HASHED = (bool, int, float, str, bytes, type(None), np.integer, np.ndarray)
+_HASHED = (bool, int, float, str, bytes, type(None), np.integer, np.ndarray, StoredArray)
 """The values, beside nodes and collections of them, whose digest says all about them."""
 
 
@@ -433,16 +436,20 @@ def _same_array(lhs: Any, rhs: Any) -> bool:
     return lhs.tobytes() == rhs.tobytes()
 
 
-def _array_sample(array: Array) -> bytes:
+def _bytes_of(content: Content) -> bytes:
+    return content.tobytes()
+
+
+def _array_sample(array: Content) -> bytes:
     """The bytes of at most `SAMPLE` elements, spread evenly."""
     step = max(array.size // SAMPLE, 1)
     return b"".join(array.item(i).__repr__().encode() for i in range(0, step * min(array.size, SAMPLE), step))
 
 
-def _scalar_bytes(value: Any, array_bytes: Callable[[Array], bytes]) -> bytes:
+def _scalar_bytes(value: Any, array_bytes: Callable[[Content], bytes]) -> bytes:
     value = _plain(value)
-    if isinstance(value, np.ndarray):
-        array = cast("Array", value)
+    if isinstance(value, (np.ndarray, StoredArray)):
+        array = cast("Content", value)
         return b"A" + array.dtype.name.encode() + repr(array.shape).encode() + array_bytes(array)
     if isinstance(value, bool):
         return b"b1" if value else b"b0"

@@ -74,7 +74,7 @@ def remember(expr: RelaxExpr, info: StructInfo) -> None:
 def _derive(expr: RelaxExpr) -> StructInfo | None:
     match expr:
         case Constant():
-            return TensorStructInfo(expr.data.shape, expr.dtype)
+            return TensorStructInfo(expr.content.shape, expr.dtype)
         case ShapeExpr():
             return ShapeStructInfo(expr.values)
         case PrimValue():

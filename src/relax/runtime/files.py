@@ -102,22 +102,33 @@ def _blocks(parts: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
 
 
 def read_places(file: io.BufferedIOBase, places: Sequence[tuple[int, memoryview]]) -> bool:
-    """Fill each memory with what is in a file from an offset on; False if the file ends before."""
+    """Fill each memory with what is in a file from an offset on; False if the file ends before.
+
+    Where `shares_reads`, several threads may read one file at the same time.
+    """
+    jobs = [
+        (offset + at, memory[at : at + _PART])
+        for offset, memory in places
+        for at in range(0, len(memory), _PART)
+    ]
     descriptor = _descriptor(file)
-    if descriptor is not None and sum(len(memory) for _, memory in places) > _PART:
-        jobs = [
-            (offset + at, memory[at : at + _PART])
-            for offset, memory in places
-            for at in range(0, len(memory), _PART)
-        ]
-        return all(in_threads(lambda job: _read_at(descriptor, *job) == len(job[1]), jobs))
-    for offset, memory in places:
+    if descriptor is not None:
+
+        def read(job: tuple[int, memoryview]) -> bool:
+            return _read_at(descriptor, *job) == len(job[1])
+
+        large = sum(len(memory) for _, memory in places) > _PART
+        return all(in_threads(read, jobs)) if large else all(map(read, jobs))
+    for offset, part in jobs:
         file.seek(offset)
-        for at in range(0, len(memory), _PART):
-            part = memory[at : at + _PART]
-            if file.readinto(part) != len(part):
-                return False
+        if file.readinto(part) != len(part):
+            return False
     return True
+
+
+def shares_reads(file: io.BufferedIOBase) -> bool:
+    """True if threads can read a file at the same time."""
+    return _descriptor(file) is not None
 
 
 def _descriptor(file: io.BufferedIOBase) -> int | None:

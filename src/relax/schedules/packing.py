@@ -66,7 +66,7 @@ def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule])
     kept = without_unreachable(
         rewritten, {g.name_hint for g in rewritten.functions if g.name_hint not in private}
     )
-    size = sum(constant.data.nbytes for constant in packer.constants.values())
+    size = sum(constant.content.nbytes for constant in packer.constants.values())
     counts = {"kernels": len(packer.variants), "constants": len(packer.constants), "bytes": size}
     _log.info("packed %(constants)d constants, %(bytes)d bytes, for %(kernels)d kernels", counts)
     origins = {new: name for (name, _), (new, _) in packer.variants.items()}

@@ -165,8 +165,8 @@ class _Eliminator(Rewriter):
 def comparable(arg: RelaxExpr) -> Any:
     """An argument as part of a key: a large constant is equal to itself only, so that it need not be read."""
     match arg:
-        case Constant(data) if data.nbytes > _SMALL:
-            return id(data)
+        case Constant() if arg.content.nbytes > _SMALL:
+            return id(arg.content)
         case Tuple(fields):
             return tuple(map(comparable, fields))
         case _:

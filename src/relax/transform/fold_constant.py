@@ -249,20 +249,20 @@ def evaluate(operator: Operator, values: list[Any]) -> Any:
 def dtypes_of(operands: list[RelaxExpr]) -> list[DataType]:
     """The dtypes of tensors and scalars among the operands."""
     scalars = [operand.value.dtype for operand in operands if isinstance(operand, PrimValue)]
-    return scalars + [DataType(array.dtype.name) for operand in operands for array in arrays(operand)]
+    return scalars + [constant.dtype for operand in operands for constant in constants_in(operand)]
 
 
-def arrays(expr: RelaxExpr) -> list[Array]:
-    """The arrays in a constant."""
+def constants_in(expr: RelaxExpr) -> list[Constant]:
+    """The tensors in a constant."""
     if isinstance(expr, Constant):
-        return [expr.data]
-    return [a for item in expr.fields for a in arrays(item)] if isinstance(expr, Tuple) else []
+        return [expr]
+    return [c for item in expr.fields for c in constants_in(item)] if isinstance(expr, Tuple) else []
 
 
 def is_bounded(info: StructInfo, operands: list[RelaxExpr]) -> bool:
     """True if a result is known to be small enough to be kept in the program."""
     size = byte_size(info)
-    given = sum(array.nbytes for operand in operands for array in arrays(operand))
+    given = sum(c.content.nbytes for operand in operands for c in constants_in(operand))
     return size is not None and size <= max(MAX_BYTES, given)
 
 

@@ -33,14 +33,16 @@ from ..codegen import cache, executes, later
 from ..codegen.object import compiler_version
 from ..codegen.recall import compiler_files, target_words
 from ..expr import Constant, Var
-from ..ir import IRModule, Node, Op, program_digest, walk
+from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
 from ..ir.transform import PassContext
 from ..runtime import Executable
 from ..runtime.cpu_features import machine_of_triple, missing_features
 from ..runtime.encoding import ExecutableError
+from ..runtime.files import in_threads
 from ..runtime.format import stated_digest
 from ..runtime.native import host_machine
+from ..runtime.tensor import numpy_view
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
 from ..transform.pipeline import BUILT_IN
@@ -63,7 +65,7 @@ _WRONG: Final = (OSError, ValueError, TypeError, KeyError, IndexError, Attribute
 _THREADS: Final = 4
 _HEAD: Final = 64
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+Content: TypeAlias = "np.ndarray[Any, Any] | StoredArray"
 _Place: TypeAlias = tuple[int, tuple[int, ...], str]
 
 
@@ -116,8 +118,9 @@ class ProgramMemory:
             except ExecutableError:
                 cache.remove_program(digest)
                 raise
-        for index, constant in constants.items():
-            executable.constants[index] = constant.tensor
+        shared = in_threads(lambda constant: constant.tensor, list(constants.values()))
+        for index, tensor in zip(constants, shared, strict=True):
+            executable.constants[index] = tensor
         context = PassContext.current()
         if context.depth == 0:
             context.trace[:] = trace
@@ -153,7 +156,14 @@ class ProgramMemory:
 
     def _shared(self, values: Sequence[Any]) -> dict[int, str]:
         """The constants of a program, by index, that are in the memory of those of the module."""
-        places = {_place(constant.data): text for text, constant in self.constants.items()}
+        places: dict[_Place, str] = {}
+        for text, constant in self.constants.items():
+            content = constant.content
+            tensor = content.kept_tensor if isinstance(content, StoredArray) else None
+            if tensor is not None:
+                places[_place(numpy_view(tensor))] = text
+            elif not isinstance(content, StoredArray):
+                places[_place(content)] = text
         found: dict[int, str] = {}
         for index, value in enumerate(values):
             if isinstance(value, tvm_ffi.Tensor):
@@ -176,7 +186,7 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
     except (NotDescribed, TypeError, ValueError, OSError, RuntimeError, MemoryError) as problem:
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
-    constants = {digests[_place(c.data)].hex(): c for c in arrays}
+    constants = {digests[_place(c.content)].hex(): c for c in arrays}
     return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment), constants)
 
 
@@ -240,8 +250,8 @@ def _described(mod: IRModule) -> list[Constant]:
             if not _is_own(type(node)):
                 raise NotDescribed(f"{type(node).__name__} is no class of relax")
         if isinstance(node, Constant):
-            size += node.data.nbytes
-            if node.data.nbytes >= _LARGE:
+            size += node.content.nbytes
+            if node.content.nbytes >= _LARGE:
                 large.append(node)
         elif isinstance(node, Op):
             operators.add(node.name)
@@ -278,13 +288,14 @@ def _is_own(value: object) -> bool:
 
 def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[_Place, bytes]]:
     """The digest of a module, and those of its large constants, by where their elements are."""
-    arrays = sorted({_place(c.data): c.data for c in constants}.values(), key=lambda array: -array.nbytes)
+    contents = {_place(constant.content): constant.content for constant in constants}
+    arrays = sorted(contents.values(), key=lambda content: -content.nbytes)
     if not arrays:
         return program_digest(mod, _digest_of), {}
     with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # they hash while it is walked
         futures = {_place(array): pool.submit(_digest_of, array) for array in arrays}
 
-        def known(array: Array) -> bytes:
+        def known(array: Content) -> bytes:
             future = futures.get(_place(array))
             return _digest_of(array) if future is None else future.result()
 
@@ -292,17 +303,21 @@ def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[
         return whole, {place: future.result() for place, future in futures.items()}
 
 
-def _digest_of(array: Array) -> bytes:
+def _digest_of(array: Content) -> bytes:
     """The digest of an array: of its dtype, its shape and its elements."""
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
-    plain: Any = np.ascontiguousarray(np.asarray(array))
-    digest.update(plain.reshape(-1).view(np.uint8))
+    if isinstance(array, StoredArray):
+        array.digest(digest)
+    else:
+        plain: Any = np.ascontiguousarray(np.asarray(array))
+        digest.update(plain.reshape(-1).view(np.uint8))
     return digest.digest()
 
 
-def _place(array: Array) -> _Place:
-    """The address of an array's elements, its shape and its dtype."""
-    return array.ctypes.data, array.shape, array.dtype.name
+def _place(array: Content) -> _Place:
+    """The address of an array's elements, or of the object that knows their place in a file, the shape and the dtype."""
+    address = id(array) if isinstance(array, StoredArray) else array.ctypes.data
+    return address, array.shape, array.dtype.name
 
 
 __all__ = ["NotDescribed", "ProgramMemory", "recall_program"]

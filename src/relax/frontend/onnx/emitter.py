@@ -18,7 +18,7 @@ from ... import op
 from ...block_builder import BlockBuilder
 from ...expr import Call, Constant, If, PrimValue, SeqExpr, ShapeExpr, Tuple, TupleGetItem, is_leaf
 from ...info.text import struct_info_text
-from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StructInfo, set_slot
+from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray, StructInfo, set_slot
 from ...op import operator_of
 from ...op.known import known_struct_info
 from ...op.operands import is_absent
@@ -26,10 +26,18 @@ from ...op.qdq import Dequantize
 from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from ...transform.fold_constant import as_leaf, by_reference, has_exact_reference, is_bounded
+from ...transform.fold_constant import (
+    as_leaf,
+    by_reference,
+    byte_size,
+    constants_in,
+    has_exact_reference,
+    is_bounded,
+)
 from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
+from .wire import LARGE
 
 if TYPE_CHECKING:
     from .graph import GraphReader
@@ -127,6 +135,9 @@ class Emitter:
             return None  # quantised weights, which are multiplied as they are: see FakeQuantizationToInteger
         info = known_struct_info(call)
         if info is None or not has_exact_reference(operator, operands) or not is_bounded(info, operands):
+            return None
+        stored = any(isinstance(c.content, StoredArray) for operand in operands for c in constants_in(operand))
+        if stored and (byte_size(info) or 0) >= LARGE:  # not while importing: `build` does it, once
             return None
         result = by_reference(operator, call, operands)
         return None if result is None else as_leaf(result, info)
@@ -284,7 +295,7 @@ class Emitter:
         """A value's elements as expressions, None if they are known only when the program runs (or are many)."""
         if isinstance(value, Elements):
             return value
-        if isinstance(value, Constant) and value.data.size <= MAX_ELEMENTS:
+        if isinstance(value, Constant) and value.content.size <= MAX_ELEMENTS:
             dtype = value.dtype
             if dtype.is_integer or dtype.is_bool or str(dtype) in ("float32", "float64"):
                 return Elements.of(value.data, str(dtype))

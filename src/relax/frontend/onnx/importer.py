@@ -21,8 +21,8 @@ import onnx
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from ...block_builder import BlockBuilder
-from ...expr import ShapeExpr, Tuple, Var
-from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
+from ...expr import Constant, ShapeExpr, Tuple, Var
+from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StoredArray, StructInfo
 from ...prim import Add, FloorDiv, Mul, PrimExpr, Sub, const
 from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
@@ -33,7 +33,7 @@ from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow
 from .emitter import Emitter, identifier
 from .graph import GraphReader, Names, opsets_of
-from .model import broken, dtype_name, load_model, to_array
+from .model import Stored, broken, dtype_name, load_model, to_array
 from .objects import lowered, type_of_proto
 from .validity import check_structure
 from .values import Object, Optional, Strings, Value
@@ -96,9 +96,11 @@ def from_onnx(
         If `model` is something else.
     """
     name = "model"
+    stored: Stored = {}
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        name, model = path.name, load_model(path)
+        name = path.name
+        model, stored = load_model(path)
     if isinstance(model, GraphProto):
         model = onnx.helper.make_model(model)
     if not isinstance(model, ModelProto):  # type: ignore[reportUnnecessaryIsInstance]
@@ -106,6 +108,7 @@ def from_onnx(
             f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}"
         )
     importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset)
+    importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
     return importer.run(keep_params_in_input, sanitize_input_names)
 
 
@@ -124,6 +127,8 @@ class _Importer:
         self.opsets[""] = self.opsets.get("", onnx.defs.onnx_opset_version()) if opset is None else opset
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.sizes: dict[str, PrimVar] = {}
+        self.stored: dict[str, StoredArray] = {}
+        """Initializers whose elements are in a file, by their names."""
         initialized = {tensor.name for tensor in self.graph.initializer}
         self.inputs = [item for item in self.graph.input if item.name not in initialized]
         self._check_arguments()
@@ -161,6 +166,7 @@ class _Importer:
         names: Names = {
             item.name: self._value(item, var) for item, var in zip(self.inputs, inputs, strict=True)
         }
+        names.update((key, Constant(array)) for key, array in self.stored.items())
         params = self._kept(names) if keep_params else {}
         attrs: dict[str, Any] = {"num_input": len(inputs)}
         if keep_params:
@@ -175,7 +181,8 @@ class _Importer:
         """The initializers that become parameters of the function, with their values."""
         params: dict[Var, NDArray] = {}
         for tensor in self.graph.initializer:
-            array = to_array(tensor, self.name)
+            stored = self.stored.get(tensor.name)
+            array = to_array(tensor, self.name) if stored is None else stored.array()
             if array.dtype.kind in "OSUibu" or array.size <= _SMALL:
                 continue
             info = TensorStructInfo(ShapeExpr(array.shape), array.dtype.name)

@@ -9,17 +9,22 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from ...ir import DataType, Diagnostic, DiagnosticError, Source, Span
+from ...ir import DataType, Diagnostic, DiagnosticError, Source, Span, StoredArray, StoredFile
 from .values import Array
+from .wire import LARGE, without_elements
 
 BROKEN = "E6002"
+
+Stored: TypeAlias = dict[int, StoredArray]
+"""Initializers of a model's graph whose elements are in a file, by their numbers."""
+
 _LONGEST = 60
 
 _MOST_DENSE = 1 << 26
@@ -34,48 +39,77 @@ def broken(message: str, where: str = "", hint: str = "") -> DiagnosticError:
     return DiagnosticError(Diagnostic(BROKEN, message, None, where, (), hint))
 
 
-def load_model(path: str | os.PathLike[str]) -> ModelProto:
-    """The model in a file, with its external data.
+def load_model(path: str | os.PathLike[str]) -> tuple[ModelProto, Stored]:
+    """The model in a file, with its external data, and the large initializers whose elements stay in their files.
 
-    Raises DiagnosticError if the file is no model, OSError if it cannot be read.
+    Those have no elements in the model. Raises DiagnosticError if the file is no model, OSError if it cannot be read.
     """
     name = Path(path)
-    data = name.read_bytes()
+    file = StoredFile(name)
     try:
+        data, places = without_elements(file)
         model = onnx.load_model_from_string(data)
     except (DecodeError, ValueError, TypeError) as error:
         hint = "is the file complete, and binary ONNX?"
         raise broken(f"the file is not an ONNX model: {error}", str(name), hint) from None
-    _load_external(model, name)
-    return model
+    stored: Stored = {}
+    for index, (offset, size) in places.items():
+        tensor = model.graph.initializer[index]
+        array = _stored(tensor, file, offset, size)
+        if array is not None and not tensor.HasField("data_location"):
+            stored[index] = array
+        else:
+            tensor.raw_data = file.contents(offset, size)
+    return model, stored | _load_external(model, name)
 
 
-def _load_external(model: ModelProto, path: Path) -> None:
-    """Read the external data of all tensors. Raises DiagnosticError for data outside of the model's folder."""
+def _stored(tensor: TensorProto, file: StoredFile, offset: int, size: int) -> StoredArray | None:
+    """The elements of a tensor where they are in a file; None for those that are not there as memory has them."""
+    try:
+        dtype = dtype_name(tensor.data_type)
+    except DiagnosticError:
+        return None
+    plain = dtype != "string" and not tensor.HasField("segment") and all(dim >= 0 for dim in tensor.dims)
+    if not plain or DataType(dtype).bits % 8 or math.prod(tensor.dims) * DataType(dtype).bits != 8 * size:
+        return None
+    return StoredArray(file, offset, tensor.dims, dtype)
+
+
+def _load_external(model: ModelProto, path: Path) -> Stored:
+    """Read the external data of all tensors but large initializers, which are returned.
+
+    Raises DiagnosticError for data outside of the model's folder.
+    """
     folder = path.parent.resolve()
+    files: dict[Path, StoredFile] = {}
     read: dict[Path, int] = {}
-    for tensor in tensors_of(model):
+    stored: Stored = {}
+    initializers = len(model.graph.initializer)  # which come first
+    for index, tensor in enumerate(tensors_of(model)):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
         where = f"{path}: tensor {tensor.name!r}"
-        file, offset, size = _external_place(tensor, folder, where)
+        place, offset, size = _external_place(tensor, folder, where)
         try:
-            with file.open("rb") as stream:
-                present = os.fstat(stream.fileno()).st_size
-                if present < offset + size:
-                    raise broken(
-                        f"external data has {max(present - offset, 0)} bytes, {size} are declared", where
-                    )
-                read[file] = read.get(file, 0) + size
-                if read[file] > _MOST_OVERLAP * present:
-                    raise broken("the external data of many tensors is the same", where)
-                stream.seek(offset)
-                data = stream.read(size)
+            file = files[place] if place in files else files.setdefault(place, StoredFile(place))
+            if file.size < offset + size:
+                raise broken(
+                    f"external data has {max(file.size - offset, 0)} bytes, {size} are declared", where
+                )
+            read[place] = read.get(place, 0) + size
+            if read[place] > _MOST_OVERLAP * file.size:
+                raise broken("the external data of many tensors is the same", where)
+            large = index < initializers and size >= LARGE
+            array = _stored(tensor, file, offset, size) if large else None
+            if array is None:
+                tensor.raw_data = file.contents(offset, size)
+            else:
+                stored[index] = array
         except OSError as error:
             raise broken(f"external data cannot be read: {error}", where) from None
-        tensor.raw_data = data
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
+    return stored
 
 
 def _external_place(tensor: TensorProto, folder: Path, where: str) -> tuple[Path, int, int]:
