@@ -13,7 +13,7 @@ import pytest
 from relax import codegen, tir
 from relax.codegen import cache, parallel, resolve, worker
 from relax.codegen.module import kernel_texts
-from relax.codegen.object import machine_of
+from relax.codegen.object import cells_object, expect_kernels, keep_shared, machine_of
 from relax.ir import GlobalVar
 from relax.runtime.archive import read_archive
 
@@ -212,6 +212,64 @@ def test_a_helper_compiles_while_texts_are_made(kernels, monkeypatch):
         yield sources[-1]
 
     assert parallel.emit_objects(slowly(), machine, 2) == alone
+
+
+def test_helpers_start_before_the_texts_are_there(kernels, monkeypatch):
+    """And compile in the meantime what may be compiled aside, for a machine of its own."""
+    processes = started(monkeypatch)
+    sources, machine = texts(kernels)
+    other = machine._replace(opt_level=0)
+    with parallel.Compilers(machine, 2) as compilers:
+        compilers.expect(len(sources), [(sources[0], other), ("define nonsense", other)])
+        assert len(processes) == 1
+        end = time.monotonic() + 120
+        while len(compilers.done_aside) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert compilers.done_aside == {
+            (sources[0], other): worker.emit_object(sources[0], other),
+            ("define nonsense", other): b"",
+        }
+        assert compilers.emit(sources) == parallel.emit_objects(sources, machine, 1)
+    assert [process.returncode is not None for process in processes] == [True]
+
+
+def test_the_longest_text_is_given_out_first(kernels):
+    _, machine = texts(kernels, 1)
+    shared = parallel._Shared(["b", "dddd", "a", "ccc"], machine)
+    assert [shared.texts[index] for index in shared] == ["dddd", "ccc", "b", "a"]
+
+
+def test_an_error_before_the_texts_leaves_no_helper(kernels, monkeypatch):
+    processes = started(monkeypatch)
+    _, machine = texts(kernels, 1)
+
+    def build():
+        with parallel.Compilers(machine, 2) as compilers:
+            compilers.expect(parallel.TEXTS_PER_HELPER)
+            raise ValueError("a pass")
+
+    with pytest.raises(ValueError, match="a pass"):
+        build()
+    assert [process.returncode is not None for process in processes] == [True]
+
+
+def test_support_code_compiled_aside_is_kept(kernels, monkeypatch, tmp_path):
+    """The first build on a machine: helpers compile what all programs share, while kernels are lowered."""
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path))
+    target = resolve()
+    with parallel.Compilers(machine_of(target), 2) as compilers:
+        expect_kernels(compilers, parallel.TEXTS_PER_HELPER, target)
+        end = time.monotonic() + 120
+        while len(compilers.done_aside) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        keep_shared(compilers)
+    with parallel.Compilers(machine_of(target), 2) as compilers:
+        expect_kernels(compilers, 1, target)
+        assert compilers._shared.aside == [], "it is in the cache"
+    cells_object.cache_clear()
+    before = cache.statistics.hits
+    assert cells_object(target.triple)
+    assert cache.statistics.hits == before + 1
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,16 @@ from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from . import worker
 from .host import resolve
 from .module import KernelText, kernel_texts, written_kernels
-from .object import cells_object, compiled_objects, library_object, machine_of, pool_object, support_object
+from .object import (
+    cells_object,
+    compiled_objects,
+    keep_shared,
+    library_object,
+    machine_of,
+    pool_object,
+    support_object,
+)
+from .parallel import Compilers
 from .recall import NOTHING, Recall
 from .wrapper import symbol_name
 
@@ -58,27 +67,34 @@ def compile_module(
     target: Target | str | None = None,
     jobs: int | None = None,
     remembered: Recall = NOTHING,
+    compilers: Compilers | None = None,
 ) -> bytes:
     """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
     Kernels that do not call each other are compiled and cached one by one, small Relax functions in batches; `jobs`
-    processes compile at once (default: RELAX_JOBS, or one per processor). Of those in `remembered`, whatever they hold,
-    the objects of then are taken. Raises DiagnosticError with everything in the functions that there is no code for.
+    processes compile at once (default: RELAX_JOBS, or one per processor), or the `compilers` that were told to expect
+    kernels. Of those in `remembered`, whatever they hold, the objects of then are taken. Raises DiagnosticError with
+    everything in the functions that there is no code for.
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
-    return _compile(written_kernels(new, chosen), chosen, jobs, list(funcs), remembered)
+    texts = written_kernels(new, chosen)
+    if compilers is not None:
+        return _compile(texts, chosen, compilers, list(funcs), remembered)
+    with Compilers(machine_of(chosen), jobs) as own:
+        return _compile(texts, chosen, own, list(funcs), remembered)
 
 
 def _compile(
     texts: Iterable[KernelText],
     target: Target,
-    jobs: int | None = None,
+    compilers: Compilers,
     order: Sequence[str] = (),
     remembered: Recall = NOTHING,
 ) -> bytes:
     start = time.perf_counter()
-    made, compiled = compiled_objects(texts, target, jobs)
+    made, compiled = compiled_objects(texts, target, compilers)
+    keep_shared(compilers)
     remembered.remember(made)
     pairs = [(unit.kernel, unit.data) for unit in made]
     if remembered.recalled:
@@ -135,7 +151,8 @@ class CompiledModule:
 
     def __init__(self, kernels: Sequence[KernelText], target: Target) -> None:
         names = tuple(name for kernel in kernels for name in kernel.names)
-        self.data = _compile(kernels, target)
+        with Compilers(machine_of(target)) as compilers:
+            self.data = _compile(kernels, target, compilers)
         """The archive of objects."""
         self.target = target
         self.library: NativeLibrary = load_object(self.data, ", ".join(names[:4]) or "module")

@@ -15,7 +15,7 @@ from ..target import Target
 from . import cache, worker
 from .cells import cells_text, library_text
 from .module import KernelText
-from .parallel import emit_objects
+from .parallel import Aside, Compilers
 from .pool import pool_text
 from .support import support_text
 
@@ -52,10 +52,8 @@ class CompiledObjects(NamedTuple):
     compiled: int
 
 
-def compiled_objects(
-    kernels: Iterable[KernelText], target: Target, jobs: int | None = None
-) -> CompiledObjects:
-    """The object of every kernel; `jobs` processes compile at once, the first kernels while others are written."""
+def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: Compilers) -> CompiledObjects:
+    """The object of every kernel; the first kernels are compiled while others are written."""
     machine = machine_of(target)
     environment = (*map(str, machine), compiler_version())
     written: list[tuple[KernelText, cache.Key]] = []
@@ -79,7 +77,7 @@ def compiled_objects(
                 missing.append(key)
                 yield texts[key]
 
-    compiled = accepted(lambda: emit_objects(missing_texts(), machine, jobs))
+    compiled = accepted(lambda: compilers.emit(missing_texts()))
     for key, data in zip(missing, compiled, strict=True):
         objects[key] = data
         cache.store(key, data)
@@ -98,19 +96,49 @@ def support_object(machine: worker.Machine) -> bytes:
 @lru_cache(maxsize=8)
 def pool_object(machine: worker.Machine) -> bytes:
     """The object of the thread pool: from the cache, or compiled."""
-    return _shared_object("the thread pool", pool_text(machine.triple), machine)
+    return _shared_object("the thread pool", *_pool(machine))
 
 
 @lru_cache(maxsize=8)
 def cells_object(triple: str) -> bytes:
     """The object of the support code of compiled Relax functions: from the cache, or compiled."""
-    return _shared_object("support code of compiled functions", cells_text(), _any_processor(triple, 1))
+    return _shared_object("support code of compiled functions", *_cells(triple))
 
 
 @lru_cache(maxsize=8)
 def library_object(triple: str) -> bytes:
     """The object of the support code of shared libraries, which is seldom run: from the cache, or compiled."""
-    return _shared_object("support code of shared libraries", library_text(), _any_processor(triple, 0))
+    return _shared_object("support code of shared libraries", *_library(triple))
+
+
+def _pool(machine: worker.Machine) -> Aside:
+    return _with_triple(pool_text(machine.triple), machine)
+
+
+def _cells(triple: str) -> Aside:
+    return _with_triple(cells_text(), _any_processor(triple, 1))
+
+
+def _library(triple: str) -> Aside:
+    return _with_triple(library_text(), _any_processor(triple, 0))
+
+
+def _with_triple(code: str, machine: worker.Machine) -> Aside:
+    return f'target triple = "{machine.triple}"\n{code}', machine
+
+
+def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
+    """Have that many texts of kernels, and the support code of most programs, compiled by processes of their own."""
+    shared = (_pool(machine_of(target)), _cells(target.triple), _library(target.triple))
+    wanted = count > 0 and cache.enabled()
+    compilers.expect(count, [one for one in shared if wanted and cache.noted(_shared_key(*one)) is None])
+
+
+def keep_shared(compilers: Compilers) -> None:
+    """Put the support code that was compiled aside into the cache, where those who need it find it."""
+    for (text, machine), data in compilers.done_aside.items():
+        if data:
+            cache.store(_shared_key(text, machine), data)
 
 
 def _any_processor(triple: str, opt_level: int) -> worker.Machine:
@@ -118,9 +146,12 @@ def _any_processor(triple: str, opt_level: int) -> worker.Machine:
     return worker.Machine(triple, "", "", opt_level)
 
 
-def _shared_object(name: str, code: str, machine: worker.Machine) -> bytes:
-    text = f'target triple = "{machine.triple}"\n{code}'
-    key = cache.key_of(text, *map(str, machine), compiler_version())
+def _shared_key(text: str, machine: worker.Machine) -> cache.Key:
+    return cache.key_of(text, *map(str, machine), compiler_version())
+
+
+def _shared_object(name: str, text: str, machine: worker.Machine) -> bytes:
+    key = _shared_key(text, machine)
     cached = cache.load_all({key: name}).get(key)
     if cached is None:
         cached = accepted(lambda: worker.emit_object(text, machine))

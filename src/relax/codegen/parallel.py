@@ -17,17 +17,20 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from . import worker
 from .host import host_cores
-from .worker import Machine, receive, send
+from .worker import Machine, receive, send, with_machine
 
 TEXTS_PER_HELPER: Final = 8
 """The number of texts that pays for the start of a helper: LLVM takes tens of milliseconds for each."""
 
 PATIENCE: Final = 60.0
 """Seconds to wait for the last text of a helper; then it is ended, and the text compiled here."""
+
+Aside: TypeAlias = "tuple[str, Machine]"
+"""A text that is compiled for a machine of its own, if there is time."""
 
 START: Final = (
     "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); "
@@ -46,29 +49,61 @@ def emit_objects(texts: Iterable[str], machine: Machine, jobs: int | None = None
 
     Helpers compile while this process still makes the texts; it compiles what they have not begun with after that.
     """
-    limit = job_limit() if jobs is None else max(1, jobs)
-    limit = limit if _is_interpreter(sys.executable or "") else 1
-    shared = _Shared((), machine, complete=False)
-    started: list[_Helper] = []
-    try:
+    with Compilers(machine, jobs) as compilers:
+        return compilers.emit(texts)
+
+
+class Compilers:
+    """The processes that compile the texts of one build: a context, at whose end none is left.
+
+    A build that knows that texts will come has helpers started before it makes the first (`expect`).
+    """
+
+    def __init__(self, machine: Machine, jobs: int | None = None) -> None:
+        limit = job_limit() if jobs is None else max(1, jobs)
+        self._limit = limit if _is_interpreter(sys.executable or "") else 1
+        self._shared = _Shared((), machine, complete=False)
+        self._started: list[_Helper] = []
+
+    def __enter__(self) -> Compilers:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is not None:
+            for helper in self._started:
+                helper.kill()
+        self._finish()
+
+    def _finish(self) -> None:
+        for helper in self._started:
+            helper.finish()
+        self._started.clear()
+
+    def expect(self, count: int, aside: Sequence[Aside] = ()) -> None:
+        """Start the helpers for that many texts; while they have none, they compile what may be done aside."""
+        self._shared.aside += aside
+        while len(self._started) < min(self._limit - 1, count // TEXTS_PER_HELPER):
+            self._started.append(_Helper(self._shared))
+
+    def emit(self, texts: Iterable[str]) -> list[bytes]:
+        """The object of every text, once for all the texts there are. Raises RuntimeError as `emit_objects` does."""
+        shared = self._shared
         for text in texts:
             shared.add(text)
-            if len(started) < min(limit - 1, len(shared.texts) // TEXTS_PER_HELPER):
-                started.append(_Helper(shared))
+            self.expect(len(shared.texts))
         shared.complete()
         for index in shared:
-            shared.objects[index] = worker.emit_object(shared.texts[index], machine)
-    except BaseException:
-        for helper in started:
-            helper.kill()
-        raise
-    finally:
-        for helper in started:
-            helper.finish()
-    return [
-        data or worker.emit_object(text, machine)
-        for text, data in zip(shared.texts, shared.objects, strict=True)
-    ]
+            shared.objects[index] = worker.emit_object(shared.texts[index], shared.machine)
+        self._finish()
+        return [
+            data or worker.emit_object(text, shared.machine)
+            for text, data in zip(shared.texts, shared.objects, strict=True)
+        ]
+
+    @property
+    def done_aside(self) -> dict[Aside, bytes]:
+        """The objects that helpers made aside."""
+        return self._shared.done_aside
 
 
 def _is_interpreter(path: str) -> bool:
@@ -77,20 +112,23 @@ def _is_interpreter(path: str) -> bool:
 
 
 class _Shared:
-    """Texts, of which each is given out once, in order; and the objects made of them so far."""
+    """Texts, of which each is given out once, the longest first; and the objects made of them so far."""
 
     def __init__(self, texts: Sequence[str], machine: Machine, complete: bool = True) -> None:
         self.texts = list(texts)
         self.machine = machine
         self.objects = [b""] * len(texts)
-        self._next = 0
-        self._end: int | None = len(texts) if complete else None
-        """The number of texts to give out; None while more may come."""
+        self.aside: list[Aside] = []
+        """Texts for helpers that have nothing else to do yet."""
+        self.done_aside: dict[Aside, bytes] = {}
+        self._waiting = list(range(len(texts)))
+        self._is_complete = complete
         self._changed = threading.Condition()
 
     def add(self, text: str) -> None:
         """Add a text."""
         with self._changed:
+            self._waiting.append(len(self.texts))
             self.texts.append(text)
             self.objects.append(b"")
             self._changed.notify()
@@ -98,7 +136,7 @@ class _Shared:
     def complete(self) -> None:
         """Say that no more texts come."""
         with self._changed:
-            self._end = len(self.texts)
+            self._is_complete = True
             self._changed.notify_all()
 
     def __iter__(self) -> _Shared:
@@ -107,17 +145,33 @@ class _Shared:
     def __next__(self) -> int:
         """The number of a text that nobody has begun with; waits for one while more may come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._end is not None or self._next < len(self.texts))
-            if self._next >= (len(self.texts) if self._end is None else self._end):
+            self._changed.wait_for(lambda: self._is_complete or self._waiting)
+            if not self._waiting:
                 raise StopIteration
-            self._next += 1
-            return self._next - 1
+            longest = max(self._waiting, key=lambda index: len(self.texts[index]))
+            self._waiting.remove(longest)
+            return longest
 
     def close(self) -> None:
         """Give out no more texts."""
         with self._changed:
-            self._end = 0
+            self._waiting.clear()
+            self.aside.clear()
+            self._is_complete = True
             self._changed.notify_all()
+
+    def next_aside(self) -> Aside | None:
+        """What a helper without a text may compile; None if there is nothing, or there are texts."""
+        with self._changed:
+            return self.aside.pop(0) if self.aside and not self._waiting else None
+
+
+def _answer(process: subprocess.Popen[bytes], text: str, machine: Machine) -> bytes:
+    """The object that a helper makes of a text; nothing, if LLVM does not accept the text."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    send(process.stdin, with_machine(text, machine))
+    return receive(process.stdout)
 
 
 class _Helper:
@@ -152,13 +206,18 @@ class _Helper:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            send(process.stdin, json.dumps(self._shared.machine).encode())
+            shared = self._shared
+            send(process.stdin, json.dumps(shared.machine).encode())
             if receive(process.stdout) != worker.READY:
                 return
             with self._busy:
-                for index in self._shared:
-                    send(process.stdin, self._shared.texts[index].encode())
-                    self._shared.objects[index] = receive(process.stdout)
+                while True:
+                    while (aside := shared.next_aside()) is not None:
+                        shared.done_aside[aside] = _answer(process, *aside)
+                    index = next(shared, None)
+                    if index is None:
+                        break
+                    shared.objects[index] = _answer(process, shared.texts[index], shared.machine)
         except (EOFError, OSError, ValueError):
             pass  # the texts it did not compile are compiled by this process
 

@@ -261,14 +261,15 @@ _ROW: Final = 8
 
 
 def _is_scalar(stmt: For) -> bool:
-    """True for an innermost loop without operations on vectors."""
+    """True for an innermost loop that stores numbers, and no vectors. One that only prefetches has nothing to store."""
 
     def matters(node: Node) -> bool:
         if isinstance(node, For):
             return not is_written_out(node)
         return isinstance(node, While) or (isinstance(node, BufferStore) and node.value.dtype.lanes > 1)
 
-    return not _contains(stmt.body, matters)
+    stores = _contains(stmt.body, lambda node: isinstance(node, BufferStore))
+    return stores and not _contains(stmt.body, matters)
 
 
 def _contains(stmt: Stmt, condition: Callable[[Node], bool]) -> bool:

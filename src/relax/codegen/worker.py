@@ -4,9 +4,9 @@ llvmlite lets one thread of a process at a time into LLVM, so several processors
 run by its path, and imports only llvmlite: a helper process starts in a fraction of the time relax takes to import.
 A helper reads from standard input, and answers on standard output, messages of a length (4 bytes) and bytes:
 
-    the machine, as JSON   →  "ready"
-    a text                 →  its object; nothing, if LLVM does not accept the text
-    …                         until its input ends
+    the machine, as JSON             →  "ready"
+    a machine, a line end, a text    →  its object; nothing, if LLVM does not accept the text
+    …                                   until its input ends
 """
 
 from __future__ import annotations
@@ -254,6 +254,11 @@ def unpacked(data: bytes) -> list[bytes]:
         return messages
 
 
+def with_machine(text: str, machine: Machine) -> bytes:
+    """What a helper is told to compile a text for a machine."""
+    return f"{json.dumps(machine)}\n{text}".encode()
+
+
 def serve() -> None:
     """Compile what comes in until nothing more does."""
     answers = os.fdopen(os.dup(1), "wb")
@@ -263,9 +268,9 @@ def serve() -> None:
         target_machine(machine)
         send(answers, READY)
         while True:
-            text = receive(sys.stdin.buffer).decode()
+            head, _, text = receive(sys.stdin.buffer).decode().partition("\n")
             try:
-                data = emit_object(text, machine)
+                data = emit_object(text, Machine(*json.loads(head)))
             except RuntimeError:
                 data = b""
             send(answers, data)

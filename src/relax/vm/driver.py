@@ -21,6 +21,8 @@ from ..codegen import (
     recall,
     resolve,
 )
+from ..codegen.object import expect_kernels, machine_of
+from ..codegen.parallel import Compilers
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
@@ -147,15 +149,19 @@ def _built(
     """The executable of a module, for a resolved target, by all the passes."""
     kernels = CompiledKernels(where) if executes(where) else None
     try:
-        with where:
+        with where, Compilers(machine_of(where)) as compilers:
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
-                machine = _ToMachine(where)
+                machine = _ToMachine(where, compilers)
                 lowered = machine(module)
             kernels = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
             builder = _program(machine.scheduled, kernels, exec_mode == "compiled", infos)
-            native = compile_module(kernels, where, remembered=machine.recall) if kernels else b""
+            native = (
+                compile_module(kernels, where, remembered=machine.recall, compilers=compilers)
+                if kernels
+                else b""
+            )
             features = [word[1:] for word in where.features.split(",") if word.startswith("+")]
             return builder.get(native, where.triple, features)
     except RecursionError:
@@ -200,7 +206,7 @@ class _ToMachine(Sequential):
     Kernels that were compiled before are not lowered: in the result, they do nothing.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, compilers: Compilers) -> None:
         kernels: tuple[Pass, ...] = ()
         if target.opt_level >= SCHEDULED:
             kernels = (
@@ -208,7 +214,7 @@ class _ToMachine(Sequential):
                 ApplyDefaultSchedule(*cpu.RULES, target=target),
             )
         super().__init__([VMBuiltinLower(), VMShapeLower(), *kernels], name="to_machine")
-        self.target = target
+        self.target, self.compilers = target, compilers
         self.scheduled = IRModule()
         """The module before kernels were lowered."""
         self.recall = Recall({}, {})
@@ -217,6 +223,8 @@ class _ToMachine(Sequential):
     def transform(self, mod: IRModule) -> IRModule:
         self.scheduled = super().transform(mod)
         self.recall = recall(self.scheduled, self.target)
+        count = sum(isinstance(func, PrimFunc) for func in self.scheduled.functions.values())
+        expect_kernels(self.compilers, count - len(self.recall.recalled), self.target)
         return LowerTIR(self.target)(self.recall.without_bodies(self.scheduled))
 
 

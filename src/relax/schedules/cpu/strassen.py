@@ -300,11 +300,16 @@ class Sevens:
             count = simplify(parts * pairs)
             return named("share", simplify(ceildiv(tiles, parts)), lambda share: block([
                 loop("task", count, lambda var: task(parts, share, var), ForKind.PARALLEL),
-                loop("task", count, lambda var: loop("x", self.tile.lanes, lambda x: found(var, x))),
+                loop("task", count, added),
+                loop("x", self.tile.lanes, found, ForKind.UNROLLED),
             ]))  # fmt: skip
 
-        def found(task: Var, x: Var) -> Stmt:
-            flag = BufferLoad(flags, (task, x))
+        def added(task: Var) -> Stmt:
+            first, own = (vector_load(flags, (row, int64(0)), self.tile.lanes) for row in (int64(0), task))
+            return vector_store(flags, (int64(0), int64(0)), Add(first, own))
+
+        def found(x: Var) -> Stmt:
+            flag = BufferLoad(flags, (int64(0), x))
             return IfThenElse(NE(flag, const(0, self.dtype)), BufferStore(finite, int64(0), (int64(0),)))
 
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
