@@ -39,7 +39,8 @@ from ..rule import PackedFunction, ScheduleRule
 from .packed_panels import users_of
 from .tiling import tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
-from .winograd_tiles import Plan, Tiles
+from .winograd_plan import Plan
+from .winograd_tiles import Tiles
 from .winograd_transforms import F2, F4, S2, KernelTransform, Transform, direct_form
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
@@ -53,7 +54,7 @@ VECTOR: Final = 7
 """The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
 DIRECT: Final = 1.2
 """The steps of the direct form over those that count."""
-STREAMED: Final = 28
+STREAMED: Final = 14
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 HIDDEN: Final = 0.8
 """The part of the shorter of these times that is hidden behind the longer."""
@@ -197,18 +198,19 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
     vectors = min((2, 3, 4, 1), key=lambda v: -(-blocks // v) * v) if tile.vectors > 2 else min(2, blocks)
     tall = max(registers // vectors // 3, 1) * 3
     unit, bytes_ = tall // 3, 4 * slots * -(-shape.inputs // lanes) * lanes
-    limit = max(min(caches.l2 * 5 // 8 // bytes_, MOST), 2 * unit) // unit * unit
+    limit = max(min(caches.l2 * 7 // 8 // bytes_, MOST), 2 * unit) // unit * unit
     most, tiles = min(limit, 32 // unit * unit), shape.tiles(rows, columns)
     if None not in (shape.images, shape.height, shape.width):
         most = min(range(limit, 2 * unit - 1, -unit), key=lambda share: _work(tiles, share, unit))
     panels = -(-blocks // vectors)
     held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
     groups = max(-(-panels // held), min(panels, target.machine.cores))
+    each = min(range(-(-panels // groups), 0, -1), key=lambda each: -(-panels // each) * each)
     depth = -(-shape.inputs // lanes)
-    most_blocks = max(caches.l1 // 2 // (4 * vectors * lanes * lanes), 1)
+    most_blocks = max(caches.l1 * 3 // 4 // (4 * lanes * (most + vectors * lanes)), 1)
     chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))
     return Plan(
-        rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, -(-panels // groups),
+        rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, each,
         chunk, target.machine.cores,
     )  # fmt: skip
 
