@@ -105,16 +105,14 @@ class Lines:
         zeros = loop("t", simplify(rows - count), lambda t: loop("e", plan.slots, lambda e: loop(
             "cb", plan.depth, lambda cb: vector_store(data, (e, (count + t) * plan.line + cb * lanes), zero))))  # fmt: skip
 
-        def blocks(
-            batch: list[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, number: PrimExpr
-        ) -> Stmt:
-            return loop("cb", plan.depth, lambda cb: scratch(
-                "pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: block([
-                    self._copied([*batch, cb], row, low, width, pixels),
-                    *([] if plan.rows.exact else [self._down(pixels, width)]),
-                    self._across(pixels, data, width, simplify(number * plan.line + cb * lanes))])))  # fmt: skip
+        def blocks(pixels: Buffer) -> Segment:
+            return lambda batch, row, low, width, number: loop("cb", plan.depth, lambda cb: block([
+                self._copied([*batch, cb], row, low, width, pixels),
+                *([] if plan.rows.exact else [self._down(pixels, width)]),
+                self._across(pixels, data, width, simplify(number * plan.line + cb * lanes))]))  # fmt: skip
 
-        return block([zeros, self._segments(first, count, blocks)])
+        return block([zeros, scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
+            self._segments(first, count, blocks(pixels))))])  # fmt: skip
 
     def _copied(
         self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer
@@ -189,34 +187,39 @@ class Lines:
         """C: the pixels of so many tiles, from the tile `first` on, of so many blocks of channels of a group."""
         plan, lanes = self.plan, self.lanes
 
-        def of_block(ob: Var) -> Stmt:
-            channel = simplify((group * (plan.panels * plan.vectors) + ob) * lanes)
-            return named("channel", channel, lambda channel: self.results.of_block(
-                channel, lanes, plan.outputs, lambda results: self._segments(
-                    first, count, lambda batch, row, low, width, number: self._stored(
-                        results, sums, (batch, channel, row), low, width, simplify((ob * plan.most + number) * lanes)))))  # fmt: skip
+        def of_block(staged: Buffer, ob: Var, channel: PrimExpr) -> Stmt:
+            def segments(results: Results) -> Stmt:
+                return self._segments(first, count, lambda batch, row, low, width, number: self._stored(
+                    results, (sums, staged), (batch, channel, row), low, width,
+                    simplify((ob * plan.most + number) * lanes)))  # fmt: skip
 
-        return loop("ob", blocks, of_block)
+            return self.results.of_block(channel, lanes, plan.outputs, segments)
+
+        def channel(ob: Var) -> PrimExpr:
+            return simplify((group * (plan.panels * plan.vectors) + ob) * lanes)
+
+        return scratch("staged", (plan.rows.m, self.staged), DTYPE, lambda staged: loop("ob", blocks, lambda ob: named(
+            "channel", channel(ob), lambda channel: of_block(staged, ob, channel))))  # fmt: skip
 
     def _stored(
-        self, results: Results, sums: Buffer, place: tuple[list[PrimExpr], PrimExpr, PrimExpr],
+        self, results: Results, buffers: tuple[Buffer, Buffer], place: tuple[list[PrimExpr], PrimExpr, PrimExpr],
         low: PrimExpr, width: PrimExpr, at: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """The pixels of a block of channels of so many tiles of a line, the first of which is `low`."""
-        plan, lanes, (batch, channel, row) = self.plan, self.lanes, place
+        plan, lanes, (sums, staged), (batch, channel, row) = self.plan, self.lanes, buffers, place
         high, m, (height, wide) = plan.rows.m, plan.columns.m, (axis.size for axis in self.windows.axes)
         begin = simplify(low * m)
 
-        def line(staged: Buffer, a: Var, y: Var) -> Stmt:
+        def line(a: Var, y: Var) -> Stmt:
             pixels = minimum(width * m, wide - begin)
             return IfThenElse(y < height, named("pixels", simplify(pixels), lambda pixels: stored_line(
                 results, lanes, plan.outputs, staged, simplify(a * self.staged), channel, [*batch, y],
                 (begin, pixels))))  # fmt: skip
 
-        return scratch("staged", (high, self.staged), DTYPE, lambda staged: block([
+        return block([
             loop("t", width, lambda t: self._pixels(sums, simplify(at + t * lanes), staged, t)),
-            loop("a", high, lambda a: let("y", simplify(row * high + a), lambda y: line(staged, a, y))),
-        ]))  # fmt: skip
+            loop("a", high, lambda a: let("y", simplify(row * high + a), lambda y: line(a, y))),
+        ])  # fmt: skip
 
     def _pixels(self, sums: Buffer, at: PrimExpr, staged: Buffer, t: Var) -> Stmt:
         """The pixels of one tile."""
