@@ -64,7 +64,7 @@ FILLED: Final = 4
 """The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
-MOST: Final = 56
+MOST: Final = 28
 """The most tiles of an item."""
 TYPICAL: Final = 3584
 """Channels times pixels of a line, for images of unknown size: networks halve their images as they double channels."""
@@ -192,7 +192,8 @@ def _chosen(
 
 def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -> Plan:
     """The division of a convolution among items, groups of channels and register tiles."""
-    tile, caches, slots = tile_for(target, 32), target.machine.caches, rows.slots * columns.slots
+    tile, caches, cores = tile_for(target, 32), target.machine.caches, target.machine.cores
+    slots = rows.slots * columns.slots
     lanes, registers = tile.lanes, tile.rows * tile.vectors
     blocks = -(-shape.outputs // lanes)
     vectors = min((2, 3, 4, 1), key=lambda v: -(-blocks // v) * v) if tile.vectors > 2 else min(2, blocks)
@@ -201,22 +202,25 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
     limit = max(min(caches.l2 * 7 // 8 // bytes_, MOST), 2 * unit) // unit * unit
     most, tiles = min(limit, 32 // unit * unit), shape.tiles(rows, columns)
     if None not in (shape.images, shape.height, shape.width):
-        most = min(range(limit, 2 * unit - 1, -unit), key=lambda share: _work(tiles, share, unit))
+        most = min(range(2 * unit, limit + 1, unit), key=lambda share: _work(tiles, share, unit, cores))
     panels = -(-blocks // vectors)
     held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
-    groups = max(-(-panels // held), min(panels, target.machine.cores))
+    groups = max(-(-panels // held), min(panels, cores))
     each = min(range(-(-panels // groups), 0, -1), key=lambda each: -(-panels // each) * each)
     depth = -(-shape.inputs // lanes)
-    most_blocks = max(caches.l1 * 3 // 4 // (4 * lanes * (most + vectors * lanes)), 1)
+    most_blocks = max(caches.l1 // 2 // (4 * lanes * (most + vectors * lanes)), 1)
     chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))
     return Plan(
         rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, each,
-        chunk, target.machine.cores,
+        chunk, cores,
     )  # fmt: skip
 
 
-def _work(tiles: int, share: int, unit: int) -> float:
-    """The tiles that are computed if an item has at most so many; an item costs as much as two tiles more."""
+def _work(tiles: int, share: int, unit: int, cores: int) -> float:
+    """The tiles that are computed if an item has at most so many; an item costs as much as two tiles more.
+
+    Those for which cores wait at the end count half: there may be fewer threads than cores.
+    """
 
     def rows(count: int) -> int:
         return max(-(-count // unit), 2) * unit
@@ -224,7 +228,9 @@ def _work(tiles: int, share: int, unit: int) -> float:
     items = max(-(-tiles // share), 1)
     each = rows(-(-tiles // items))
     count = -(-tiles // each)
-    return (count - 1) * each + rows(tiles - (count - 1) * each) + 2 * count
+    computed = (count - 1) * each + rows(tiles - (count - 1) * each) + 2 * count
+    waits = -(-count // cores) * cores * (each + 2) - computed if count >= cores else 0
+    return computed + waits / 2
 
 
 def _number(size: PrimExpr) -> int | None:
