@@ -30,7 +30,7 @@ from math import prod
 from typing import Final
 
 from ...ir.transform import PassContext
-from ...prim import IntImm, PrimExpr
+from ...prim import IntImm, PrimExpr, prove
 from ...target import Target
 from ...tir import PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
@@ -159,8 +159,14 @@ def _shape(windows: Windows) -> _Shape | None:
 
 
 def _forms(axis: Axis) -> list[Transform]:
-    """The transforms that an axis may have."""
-    return [*{1: [F4, F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
+    """The transforms that an axis may have.
+
+    Large tiles are for at most one zero before and behind the data: where a pixel meets one element of an axis, the sum
+    of its products is small beside those of the tile, whose roundings it has.
+    """
+    behind = (axis.size - 1) * axis.stride + axis.taps - axis.before - axis.extent
+    narrow = prove(axis.before <= 1) and prove(behind <= 1)
+    return [*{1: [F4, F2] if narrow else [F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
 
 
 def _chosen(
