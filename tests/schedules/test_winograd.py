@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relax
-from relax import te, tir
+from relax import te, tir, topi
 from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.ir.transform import PassContext
@@ -104,9 +104,9 @@ def test_few_tiles_are_divided_by_channels(conv):
 
 FORMS = [
     (16, 56, 1, (4, 4)),
-    (256, 14, 1, (4, 2)),
-    (16, 7, 1, (1, 2)),
-    (512, 7, 1, (1, 2)),
+    (256, 14, 1, (4, 4)),
+    (16, 7, 1, (1, 4)),
+    (512, 7, 1, (2, 2)),
     (128, 28, 2, (2, 2)),
     (512, 7, 2, (1, 2)),
 ]
@@ -121,7 +121,15 @@ def test_tiles_are_small_where_reading_the_weights_takes_longest(target, conv):
         assert sorted((transform.rows.m, transform.columns.m)) == sorted(tile)
         if channels > 16:
             unknown = conv(channels, channels, (h, w), (3, 3), stride=stride, pad=1)
-            assert transformed(unknown, target)[1] == transform, "images of unknown size are like those"
+            _, likely = transformed(unknown, target)
+            forms = likely.rows, likely.columns
+            assert forms == (transform.rows, transform.columns), "images of unknown size are like those"
+
+
+def test_tiles_are_small_where_pixels_meet_few_elements(target, conv):
+    for pad, size in ((1, 4), (2, 2)):
+        _, transform = transformed(conv(16, 16, (56, 56), (3, 3), pad=pad), target)
+        assert transform.rows.m == transform.columns.m == size
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -165,6 +173,23 @@ def test_what_stands_behind_is_computed_as_results_are_stored(conv):
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
     kernel(x, k, y)
     within_bound(x, k, (y - np.arange(16, dtype="float32")[:, None, None]) / 2, 1)
+
+
+@pytest.mark.parametrize("outputs", [16, 19])
+def test_what_the_channel_alone_decides_is_computed_before_its_pixels(conv, outputs):
+    known = conv(16, outputs, (9, 32), (3, 3), n=2, pad=1)
+    x, w, scale = (te.placeholder(shape, name=name) for shape, name in zip(
+        (*known.shapes()[:2], (outputs,)), ("X", "W", "scale"), strict=True))  # fmt: skip
+    y = topi.nn.conv(x, w, 1, 1)
+    z = te.compute(y.shape, lambda n, c, i, j: y(n, c, i, j) * te.rsqrt(scale(c)) + i, "scaled")
+    func = schedule(te.create_prim_func([x, w, scale, z]), resolve("llvm"), [Winograd()])
+    assert func.script().count("rsqrt") == 1
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    scale = generator.uniform(1, 2, outputs).astype("float32")
+    build_module(func)["main"](x, k, scale, y)
+    lines = np.arange(9, dtype="float32")[:, None]
+    within_bound(x, k, (y - lines) * np.sqrt(scale)[:, None, None], 1)
 
 
 def test_others_are_left_alone(target, conv):
@@ -212,7 +237,7 @@ def test_a_program_with_known_weights(target):
     mod = PackConstants(*RULES, target=target)(relax.get_pipeline("default")(IRModule.from_expr(main)))
     assert [g.name_hint for g in mod.functions] == ["main", "conv2d_packed"]
     kernel = mod["conv2d_packed"]
-    groups, elements, panels, panel = (size.value for size in kernel.buffer_map[kernel.params[1]].shape)
+    groups, elements, weights = (size.value for size in kernel.buffer_map[kernel.params[1]].shape)
     assert elements == 36
-    assert groups * panels * panel >= 16 * 16
-    assert mod.attrs[PACKED_CONSTANTS]["bytes"] == 4 * groups * elements * panels * panel
+    assert groups * weights >= 16 * 16
+    assert mod.attrs[PACKED_CONSTANTS]["bytes"] == 4 * groups * elements * weights

@@ -134,7 +134,7 @@ def stored_line(
     def stored(tile: Buffer, x: Var) -> Stmt:
         channels = int64(lanes) if outputs % lanes == 0 else minimum(int64(lanes), outputs - channel)
         return loop("p", channels, lambda p: let(
-            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.vector_of_line(
+            "co", minimum(channel + p, int64(outputs - 1)), lambda co: results.of_lane(p).vector_of_line(
                 (*batch, co), y, x, lanes, lambda lane: BufferLoad(tile, (p, lane)), first + count)))  # fmt: skip
 
     def square(tile: Buffer, part: Buffer) -> Stmt:

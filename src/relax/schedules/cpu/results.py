@@ -15,7 +15,8 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, Stmt
 from ...tir.functor import StmtExprMutator, substitute
-from ..build import let, loop
+from ...tir.statements import seq_of
+from ..build import let, loop, scratch
 from ..common_parts import CommonParts
 from .windows import Kernel
 
@@ -31,6 +32,8 @@ class Results:
         if kernel.epilogue is not None:
             self.store = kernel.epilogue.stores[0]
         self._epilogue = kernel.epilogue
+        self._table: tuple[Buffer, list[Var]] | None = None
+        """What is computed for each channel of a block, and the names in the value that stand for it."""
 
     def put(self, place: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
         """Store the element at a place of the result, of which `value` is the sum."""
@@ -55,6 +58,52 @@ class Results:
         results.store = self.store.replace(value=common.visit(self.store.value))
         names += [(var, substitute(value, at)) for var, value in common.values]
         return results, names
+
+    def of_block(self, channel: PrimExpr, lanes: int, outputs: int, body: Callable[[Results], Stmt]) -> Stmt:
+        """`body` of the results of a block of channels, for each of which what it alone decides is computed before.
+
+        `channel` is the first of them, of `outputs` channels in all; those behind the last one are the last one.
+        """
+        if self._epilogue is None:
+            return body(self)
+        index = self.store.indices[len(self.windows.batch)]
+        others = [var for var in self.store.indices if isinstance(var, Var) and var is not index]
+        common = CommonParts(others, self._sum)
+        value, dtype = common.visit(self.store.value), str(self._sum.dtype)
+        if (
+            not isinstance(index, Var)
+            or not common.values
+            or any(var.dtype != dtype for var, _ in common.values)
+        ):
+            return body(self)
+
+        def row(table: Buffer, p: Var) -> Stmt:
+            place = {index: minimum(channel + p, const(outputs - 1, "int64"))}
+            return seq_of([
+                BufferStore(table, substitute(part, place), (const(i, "int64"), p))
+                for i, (_, part) in enumerate(common.values)
+            ])  # fmt: skip
+
+        def results(table: Buffer) -> Results:
+            results = Results(self._kernel)
+            results.store, results._table = (
+                self.store.replace(value=value),
+                (table, [var for var, _ in common.values]),
+            )
+            return results
+
+        return scratch("of_channels", (len(common.values), lanes), dtype, lambda table: seq_of([
+            loop("p", lanes, lambda p: row(table, p)), body(results(table))]))  # fmt: skip
+
+    def of_lane(self, p: PrimExpr) -> Results:
+        """The results of one channel of the block."""
+        if self._table is None:
+            return self
+        table, names = self._table
+        values = {var: BufferLoad(table, (const(i, "int64"), p)) for i, var in enumerate(names)}
+        results = Results(self._kernel)
+        results.store = self.store.replace(value=substitute(self.store.value, values))
+        return results
 
     def vector(
         self,

@@ -30,7 +30,7 @@ from math import prod
 from typing import Final
 
 from ...ir.transform import PassContext
-from ...prim import IntImm, PrimExpr
+from ...prim import IntImm, PrimExpr, prove
 from ...target import Target
 from ...tir import PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
@@ -39,7 +39,8 @@ from ..rule import PackedFunction, ScheduleRule
 from .packed_panels import users_of
 from .tiling import tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
-from .winograd_tiles import Plan, Tiles
+from .winograd_plan import Plan
+from .winograd_tiles import Tiles
 from .winograd_transforms import F2, F4, S2, KernelTransform, Transform, direct_form
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
@@ -53,7 +54,7 @@ VECTOR: Final = 7
 """The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
 DIRECT: Final = 1.2
 """The steps of the direct form over those that count."""
-STREAMED: Final = 28
+STREAMED: Final = 14
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 HIDDEN: Final = 0.8
 """The part of the shorter of these times that is hidden behind the longer."""
@@ -63,7 +64,7 @@ FILLED: Final = 4
 """The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
-MOST: Final = 56
+MOST: Final = 28
 """The most tiles of an item."""
 TYPICAL: Final = 3584
 """Channels times pixels of a line, for images of unknown size: networks halve their images as they double channels."""
@@ -158,8 +159,14 @@ def _shape(windows: Windows) -> _Shape | None:
 
 
 def _forms(axis: Axis) -> list[Transform]:
-    """The transforms that an axis may have."""
-    return [*{1: [F4, F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
+    """The transforms that an axis may have.
+
+    Large tiles are for at most one zero before and behind the data: where a pixel meets one element of an axis, the sum
+    of its products is small beside those of the tile, whose roundings it has.
+    """
+    behind = (axis.size - 1) * axis.stride + axis.taps - axis.before - axis.extent
+    narrow = prove(axis.before <= 1) and prove(behind <= 1)
+    return [*{1: [F4, F2] if narrow else [F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
 
 
 def _chosen(
@@ -191,30 +198,35 @@ def _chosen(
 
 def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -> Plan:
     """The division of a convolution among items, groups of channels and register tiles."""
-    tile, caches, slots = tile_for(target, 32), target.machine.caches, rows.slots * columns.slots
+    tile, caches, cores = tile_for(target, 32), target.machine.caches, target.machine.cores
+    slots = rows.slots * columns.slots
     lanes, registers = tile.lanes, tile.rows * tile.vectors
     blocks = -(-shape.outputs // lanes)
     vectors = min((2, 3, 4, 1), key=lambda v: -(-blocks // v) * v) if tile.vectors > 2 else min(2, blocks)
     tall = max(registers // vectors // 3, 1) * 3
     unit, bytes_ = tall // 3, 4 * slots * -(-shape.inputs // lanes) * lanes
-    limit = max(min(caches.l2 * 5 // 8 // bytes_, MOST), 2 * unit) // unit * unit
+    limit = max(min(caches.l2 * 7 // 8 // bytes_, MOST), 2 * unit) // unit * unit
     most, tiles = min(limit, 32 // unit * unit), shape.tiles(rows, columns)
     if None not in (shape.images, shape.height, shape.width):
-        most = min(range(limit, 2 * unit - 1, -unit), key=lambda share: _work(tiles, share, unit))
+        most = min(range(2 * unit, limit + 1, unit), key=lambda share: _work(tiles, share, unit, cores))
     panels = -(-blocks // vectors)
     held = max(caches.l2 // 5 // (4 * rows.count * columns.count * most * vectors * lanes), 1)
-    groups = max(-(-panels // held), min(panels, target.machine.cores))
+    groups = max(-(-panels // held), min(panels, cores))
+    each = min(range(-(-panels // groups), 0, -1), key=lambda each: -(-panels // each) * each)
     depth = -(-shape.inputs // lanes)
-    most_blocks = max(caches.l1 // 2 // (4 * vectors * lanes * lanes), 1)
+    most_blocks = max(caches.l1 // 2 // (4 * lanes * (most + vectors * lanes)), 1)
     chunk = min(range(1, most_blocks + 1), key=lambda blocks: (-(-depth // blocks) * (blocks + 1), -blocks))
     return Plan(
-        rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, -(-panels // groups),
-        chunk, target.machine.cores,
+        rows, columns, shape.inputs, shape.outputs, lanes, vectors, tall, most, each,
+        chunk, cores,
     )  # fmt: skip
 
 
-def _work(tiles: int, share: int, unit: int) -> float:
-    """The tiles that are computed if an item has at most so many; an item costs as much as two tiles more."""
+def _work(tiles: int, share: int, unit: int, cores: int) -> float:
+    """The tiles that are computed if an item has at most so many; an item costs as much as two tiles more.
+
+    Those for which cores wait at the end count half: there may be fewer threads than cores.
+    """
 
     def rows(count: int) -> int:
         return max(-(-count // unit), 2) * unit
@@ -222,7 +234,9 @@ def _work(tiles: int, share: int, unit: int) -> float:
     items = max(-(-tiles // share), 1)
     each = rows(-(-tiles // items))
     count = -(-tiles // each)
-    return (count - 1) * each + rows(tiles - (count - 1) * each) + 2 * count
+    computed = (count - 1) * each + rows(tiles - (count - 1) * each) + 2 * count
+    waits = -(-count // cores) * cores * (each + 2) - computed if count >= cores else 0
+    return computed + waits / 2
 
 
 def _number(size: PrimExpr) -> int | None:

@@ -181,9 +181,10 @@ def direct_form(taps: int, stride: int, dilation: int) -> Transform:
 
 @dataclass(frozen=True)
 class KernelTransform:
-    """Weights as a convolution reads them: U[group, slot, panel, ci * width + p] is a slot of G · W[co, ci] · Gᵀ.
+    """Weights as a convolution reads them: for each group of panels and each slot of G · W[co, ci] · Gᵀ, a line of them.
 
-    Output channel ``co = (group * panels + panel) * width + p``; those that are none have zeros.
+    It has the chunks of input channels one after the other; in each the panels, and in these the weights [ci, p] of
+    output channels ``co = (group * panels + panel) * width + p``. Channels that are none have zeros.
     """
 
     rows: Transform
@@ -195,6 +196,8 @@ class KernelTransform:
     """The panels of a group."""
     width: int
     """The output channels of a panel."""
+    chunk: int
+    """The input channels of a chunk; the last one may have fewer."""
 
     @property
     def slots(self) -> int:
@@ -202,9 +205,9 @@ class KernelTransform:
         return self.rows.slots * self.columns.slots
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """The groups of panels, the slots, the panels of a group, and the elements of a panel."""
-        return self.groups, self.slots, self.panels, self.inputs * self.width
+    def shape(self) -> tuple[int, int, int]:
+        """The groups of panels, the slots, and the weights of a slot of a group."""
+        return self.groups, self.slots, self.panels * self.inputs * self.width
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         factors = np.kron(np.array(self.rows.factors), np.array(self.columns.factors))
@@ -213,7 +216,10 @@ class KernelTransform:
         padded = np.zeros((self.slots, self.groups * self.panels * self.width, self.inputs), "float32")
         padded[:, : self.outputs] = np.reshape(slots, (self.slots, self.outputs, self.inputs))
         split = np.reshape(padded, (self.slots, self.groups, self.panels, self.width, self.inputs))
-        return np.reshape(np.transpose(split, (1, 0, 2, 4, 3)), self.shape)
+        ordered = np.transpose(split, (1, 0, 2, 4, 3))
+        chunks = np.split(ordered, range(self.chunk, self.inputs, self.chunk), axis=3)
+        lines = [np.reshape(chunk, (self.groups, self.slots, -1)) for chunk in chunks]
+        return np.concatenate(lines, axis=2)
 
 
 __all__ = ["F2", "F4", "S2", "KernelTransform", "Line", "Transform", "direct_form"]

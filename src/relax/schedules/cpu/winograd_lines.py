@@ -1,0 +1,246 @@
+"""Lines of tiles: the way from images to slots of data, and that from sums to images.
+
+    for each line of images with tiles of an item:
+        for cb in T.grid(CI / 16):
+            L[i, x, :] = X[n, cb * 16 : …, y + i, x], transposed    the lines that its tiles meet, with zeros around
+            L[:, x, :] = Bᵀ · L[:, x, :]                            down each column of pixels
+            V[e, t, cb, :] = L[i, 4 * t : 4 * t + 6, :] · B         slots e of 36 of each of its tiles
+        …
+        for ob in blocks of channels of the group:
+            S[:, x, :] = Aᵀ · M[:, t, ob, :] · A                    4×4 pixels of each of its tiles
+            C[n, ob * 16 : …, y + i, x] = S[i, x, :], transposed    as the statement behind changes them
+
+Lines of one block of channels fit into the first-level cache, where neighbouring tiles find the pixels that they
+share. What the statement behind computes of the channel alone is computed once for a block of channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ...prim import And, IntImm, PrimExpr, Var, const, simplify
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Buffer, BufferLoad, IfThenElse, Stmt
+from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ..contraction import size_of
+from .channel_blocks import part_of, stored_line
+from .planes import Sizes, digits
+from .results import Results
+from .squares import Values, transposed_square
+from .windows import Kernel
+from .winograd_plan import Plan
+from .winograd_transforms import Line
+
+DTYPE = "float32"
+
+Segment: TypeAlias = Callable[[list[PrimExpr], PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
+"""A statement for tiles of a line: the image, the line of tiles, the first tile of it, how many, and their number."""
+
+
+def of_line(line: Line, elements: Sequence[PrimExpr], body: Callable[[int, PrimExpr], Stmt]) -> Stmt:
+    """A statement for each element of a transformed line."""
+    values = Values("t")
+    results = line(values, [values.of(element) for element in elements])
+    return values.around(block(body(i, result) for i, result in enumerate(results)))
+
+
+class Lines:
+    """The lines of tiles of one convolution, and the transforms of the tiles of an item."""
+
+    def __init__(self, kernel: Kernel, plan: Plan, sizes: Sizes) -> None:
+        self.windows, self.results, self.plan, self.lanes = kernel.windows, Results(kernel), plan, plan.lanes
+        named, one = sizes.named, const(1, "int64")
+        height, width = (axis.size for axis in self.windows.axes)
+        self.leading = [size_of(v) for v in self.windows.batch]
+        images: PrimExpr = one
+        for size in self.leading:
+            images = images * size
+        self.rows = named("rows", ceildiv(height, plan.rows.m))
+        self.columns = named("columns", ceildiv(width, plan.columns.m))
+        self.tiles = named("tiles", images * self.rows * self.columns)
+        """The tiles of all images, which are numbered across lines and images."""
+        self.divisors = (
+            named("per_row", maximum(self.columns, one)),
+            named("per_image", maximum(self.rows, one)),
+        )
+        """The tiles of a line and the lines of an image, or 1."""
+        most = plan.most
+        if isinstance(self.columns, IntImm):
+            most = min(most, self.columns.value)
+        reach = most * plan.columns.step + max(plan.columns.reach - plan.columns.step, 0)
+        self.pixels = -(-reach // self.lanes) * self.lanes
+        """The most pixels of a line that the tiles of an item meet, in whole squares."""
+        self.staged = (most * plan.columns.m + self.lanes) * self.lanes
+        """The elements of a line of the results of these tiles, and those that a square reaches behind it."""
+
+    def _segments(self, first: PrimExpr, count: PrimExpr, body: Segment) -> Stmt:
+        """`body` of the tiles of each line that has some of `count` tiles, from the tile `first` on."""
+        wide, high = self.divisors
+
+        def segment(across: PrimExpr) -> Stmt:
+            start = simplify(across * wide)
+            low, end = (
+                simplify(maximum(first - start, int64(0))),
+                simplify(minimum(first + count - start, wide)),
+            )
+            images = [(f"n{d}", size) for d, size in enumerate(self.leading)]
+            return named("start", start, lambda start: named("low", low, lambda low: named(
+                "width", simplify(end - low), lambda width: named("row", simplify(floormod(across, high)), lambda row: digits(
+                    simplify(floordiv(across, high)), images,
+                    lambda batch: body(batch, row, low, width, simplify(start + low - first)))))))  # fmt: skip
+
+        return named("begin", simplify(floordiv(first, wide)), lambda begin: named(
+            "final", simplify(floordiv(first + count - 1, wide)), lambda final: loop(
+                "s", simplify(final + 1 - begin), lambda s: named("across", simplify(begin + s), segment))))  # fmt: skip
+
+    # ------------------------------------------------------------------ data
+
+    def data(self, data: Buffer, first: PrimExpr, count: PrimExpr, rows: PrimExpr) -> Stmt:
+        """V: the transforms of the data of `count` tiles, from the tile `first` on, and zeros up to `rows` tiles."""
+        plan, lanes = self.plan, self.lanes
+        zero = spread(const(0, DTYPE), lanes)
+        zeros = loop("t", simplify(rows - count), lambda t: loop("e", plan.slots, lambda e: loop(
+            "cb", plan.depth, lambda cb: vector_store(data, (e, (count + t) * plan.line + cb * lanes), zero))))  # fmt: skip
+
+        def blocks(pixels: Buffer) -> Segment:
+            return lambda batch, row, low, width, number: loop("cb", plan.depth, lambda cb: block([
+                self._copied([*batch, cb], row, low, width, pixels),
+                *([] if plan.rows.exact else [self._down(pixels, width)]),
+                self._across(pixels, data, width, simplify(number * plan.line + cb * lanes))]))  # fmt: skip
+
+        return block([zeros, scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
+            self._segments(first, count, blocks(pixels))))])  # fmt: skip
+
+    def _copied(
+        self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer
+    ) -> Stmt:
+        """The lines of a block of channels that some tiles of a line meet."""
+        plan, lanes, (rows, columns) = self.plan, self.lanes, self.windows.axes
+        reach = width * plan.columns.step + max(plan.columns.reach - plan.columns.step, 0)
+        squares = minimum(ceildiv(reach, lanes), int64(self.pixels // lanes))
+        zero = spread(const(0, DTYPE), lanes)
+
+        def line(i: Var, y: PrimExpr) -> Stmt:
+            def square(part: Buffer, x: PrimExpr) -> Stmt:
+                return IfThenElse(
+                    And(y >= 0, y < rows.extent),
+                    self._square(place, y, x, part),
+                    loop("q", lanes, lambda q: vector_store(part, (q * lanes,), zero)),
+                )
+
+            def at(v: Var) -> Stmt:
+                x = simplify((low * plan.columns.step) + v * lanes - columns.before)
+                return let("x", x, lambda x: part_of(
+                    pixels, (i * self.pixels + v * lanes) * lanes, (lanes * lanes,), (1,), lambda part: square(part, x)))  # fmt: skip
+
+            return loop("v", simplify(squares), at)
+
+        return loop("i", plan.rows.reach, lambda i: let(
+            "y", simplify(row * plan.rows.step + i - rows.before), lambda y: line(i, y)))  # fmt: skip
+
+    def _square(self, place: Sequence[PrimExpr], y: PrimExpr, x: PrimExpr, part: Buffer) -> Stmt:
+        """Pixels of a line from `x` on, each with its channels in a vector; those outside of the image are zeros."""
+        lanes, extent, (*batch, cb) = self.lanes, self.windows.axes[1].extent, place
+        zero, end = spread(const(0, "int64"), lanes), spread(extent, lanes)
+
+        def load(c: PrimExpr) -> PrimExpr:
+            at, channel = ramp(x, lanes), simplify(cb * lanes + c)
+            if self.plan.inputs % lanes:
+                channel = minimum(channel, int64(self.plan.inputs - 1))
+            return BufferLoad(self.windows.data, (*batch, channel, y, at), And(at >= zero, at < end))
+
+        return transposed_square(lanes, DTYPE, load, lambda q, pixel: vector_store(part, (q * lanes,), pixel))
+
+    def _down(self, pixels: Buffer, width: PrimExpr) -> Stmt:
+        """The transform of the rows, in place: there are as many slots as pixels."""
+        plan, lanes = self.plan, self.lanes
+        reach = width * plan.columns.step + max(plan.columns.reach - plan.columns.step, 0)
+
+        def column(x: Var) -> Stmt:
+            elements = [vector_load(pixels, (i, x * lanes), lanes) for i in plan.rows.places]
+            return of_line(plan.rows.data, elements, lambda i, value: vector_store(
+                pixels, (i, x * lanes), value))  # fmt: skip
+
+        return loop("x", simplify(minimum(reach, int64(self.pixels))), column)
+
+    def _across(self, pixels: Buffer, data: Buffer, width: PrimExpr, at: PrimExpr) -> Stmt:
+        """The transform of the columns, of all tiles of a line; slots of the first tile begin at `at`."""
+        plan, lanes, columns = self.plan, self.lanes, self.plan.columns
+
+        def row(part: Buffer, i: Var, t: Var) -> Stmt:
+            elements = [
+                vector_load(pixels, (i, (t * columns.step + x) * lanes), lanes) for x in columns.places
+            ]
+            return of_line(columns.data, elements, lambda j, value: vector_store(
+                part, (i * columns.slots + j, 0), value))  # fmt: skip
+
+        return loop("t", width, lambda t: part_of(
+            data, at + t * plan.line, (plan.slots, lanes), (plan.before, 1),
+            lambda part: loop("i", plan.rows.slots, lambda i: row(part, i, t))))  # fmt: skip
+
+    # ------------------------------------------------------------------ results
+
+    def outputs(self, sums: Buffer, group: Var, first: PrimExpr, count: PrimExpr, blocks: PrimExpr) -> Stmt:
+        """C: the pixels of so many tiles, from the tile `first` on, of so many blocks of channels of a group."""
+        plan, lanes = self.plan, self.lanes
+
+        def of_block(staged: Buffer, ob: Var, channel: PrimExpr) -> Stmt:
+            def segments(results: Results) -> Stmt:
+                return self._segments(first, count, lambda batch, row, low, width, number: self._stored(
+                    results, (sums, staged), (batch, channel, row), low, width,
+                    simplify((ob * plan.most + number) * lanes)))  # fmt: skip
+
+            return self.results.of_block(channel, lanes, plan.outputs, segments)
+
+        def channel(ob: Var) -> PrimExpr:
+            return simplify((group * (plan.panels * plan.vectors) + ob) * lanes)
+
+        return scratch("staged", (plan.rows.m, self.staged), DTYPE, lambda staged: loop("ob", blocks, lambda ob: named(
+            "channel", channel(ob), lambda channel: of_block(staged, ob, channel))))  # fmt: skip
+
+    def _stored(
+        self, results: Results, buffers: tuple[Buffer, Buffer], place: tuple[list[PrimExpr], PrimExpr, PrimExpr],
+        low: PrimExpr, width: PrimExpr, at: PrimExpr,
+    ) -> Stmt:  # fmt: skip
+        """The pixels of a block of channels of so many tiles of a line, the first of which is `low`."""
+        plan, lanes, (sums, staged), (batch, channel, row) = self.plan, self.lanes, buffers, place
+        high, m, (height, wide) = plan.rows.m, plan.columns.m, (axis.size for axis in self.windows.axes)
+        begin = simplify(low * m)
+
+        def line(a: Var, y: Var) -> Stmt:
+            pixels = minimum(width * m, wide - begin)
+            return IfThenElse(y < height, named("pixels", simplify(pixels), lambda pixels: stored_line(
+                results, lanes, plan.outputs, staged, simplify(a * self.staged), channel, [*batch, y],
+                (begin, pixels))))  # fmt: skip
+
+        return block([
+            loop("t", width, lambda t: self._pixels(sums, simplify(at + t * lanes), staged, t)),
+            loop("a", high, lambda a: let("y", simplify(row * high + a), lambda y: line(a, y))),
+        ])  # fmt: skip
+
+    def _pixels(self, sums: Buffer, at: PrimExpr, staged: Buffer, t: Var) -> Stmt:
+        """The pixels of one tile."""
+        plan, lanes, rows, columns = self.plan, self.lanes, self.plan.rows, self.plan.columns
+        wide = columns.m * lanes
+
+        def column(half: Buffer, part: Buffer, j: Var) -> Stmt:
+            elements = [vector_load(part, (i * columns.count + j, 0), lanes) for i in range(rows.count)]
+            return of_line(rows.pixels, elements, lambda a, value: vector_store(half, (a, j * lanes), value))
+
+        def row(half: Buffer, part: Buffer, a: Var) -> Stmt:
+            elements = [vector_load(half, (a, j * lanes), lanes) for j in range(columns.count)]
+            return of_line(
+                columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value)
+            )
+
+        return alloc("half", (rows.m, columns.count * lanes), DTYPE, "global", lambda half: block([
+            part_of(sums, at, (plan.sums, lanes), (plan.behind, 1), lambda part: loop(
+                "j", columns.count, lambda j: column(half, part, j))),
+            part_of(staged, t * wide, (rows.m, wide), (self.staged, 1), lambda part: loop(
+                "a", rows.m, lambda a: row(half, part, a)))]))  # fmt: skip
+
+
+__all__ = ["Lines", "of_line"]
