@@ -34,6 +34,7 @@ from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import (
+    AssertStmt,
     BlockRealize,
     Broadcast,
     Buffer,
@@ -58,6 +59,8 @@ from .windows import Axis, axis_of, only_source, padding_of, same_place, same_sh
 
 STRIP: Final = 512
 """The elements of a line that are combined at a time, about."""
+LINES: Final = 8
+"""The lines of a block."""
 LONGEST_SHUFFLE: Final = 4
 """The stride up to which elements are shuffled out of vectors of neighbours."""
 MOST_TAPS: Final = 16
@@ -254,10 +257,11 @@ class _Writer:
         """The vectors of a line that windows meet besides those that are as many as results, times the stride."""
 
     def loops(self) -> Stmt:
-        """The parallel loop over strips of lines of the result."""
+        """The parallel loop over strips of blocks of lines of the result."""
         strips = self.sizes.named("strips", ceildiv(self.vectors, self.strip))
         radix = [(f"n{d}", size) for d, size in enumerate(self.pool.batch)]
-        radix += [(f"y{d}", axis.size) for d, axis in enumerate(self.outer)]
+        radix += [(f"y{d}", axis.size) for d, axis in enumerate(self.outer[:-1])]
+        radix += [("b", self.sizes.named("blocks", ceildiv(axis.size, LINES))) for axis in self.outer[-1:]]
         radix.append(("strip", strips))
         total: PrimExpr = const(1, "int64")
         for _, size in radix:
@@ -266,52 +270,61 @@ class _Writer:
         return self.sizes.around(items)
 
     def _item(self, at: list[PrimExpr]) -> Stmt:
-        """A strip of a line of the result."""
+        """A strip of a block of lines of the result."""
         *place, strip = at
         first = simplify(strip * self.strip)
+        length = (self.strip * self.last.stride + self.behind) * self.lanes
 
         def of_count(count: Var) -> Stmt:
-            length = (self.strip * self.last.stride + self.behind) * self.lanes
-            return scratch("line", (length,), self.dtype, lambda line: block([
-                self._combined(line, place, first, count),
-                loop("v", count, lambda v: self._results(line, place, first, v))]))  # fmt: skip
+            return scratch("line", (length,), self.dtype, lambda line: lines(line, count))
+
+        def lines(line: Buffer, count: Var) -> Stmt:
+            if not self.outer:
+                return self._line(line, place, first, count)
+            *before, block_ = place
+            begin, size = simplify(block_ * LINES), self.outer[-1].size
+            return loop("i", simplify(minimum(int64(LINES), size - begin)), lambda i: let(
+                "y", begin + i, lambda y: AssertStmt(And(y >= 0, y < size), "a line is one of them", self._line(
+                    line, [*before, y], first, count))))  # fmt: skip
 
         return let("count", simplify(minimum(int64(self.strip), self.vectors - first)), of_count)
 
-    def _combined(self, line: Buffer, place: Sequence[PrimExpr], first: PrimExpr, count: Var) -> Stmt:
-        """Combine the lines of the data that windows meet, from the elements of a vector of results on."""
+    def _line(self, line: Buffer, place: list[PrimExpr], first: PrimExpr, count: Var) -> Stmt:
+        """A strip of a line of the result."""
         vectors, lanes = simplify(count * self.last.stride + self.behind), self.lanes
-        batch, ys = place[: len(self.pool.batch)], place[len(self.pool.batch) :]
         start = simplify(first * (lanes * self.last.stride) - self.last.before)
+        combined = loop("v", vectors, lambda v: let("x", start + v * lanes, lambda x: self._combined(
+            place, x, lambda value: vector_store(line, (v * lanes,), value))))  # fmt: skip
+        return block([combined, loop("v", count, lambda v: self._results(line, place, first, v))])
 
-        def of_taps(rows: list[PrimExpr]) -> Stmt:
+    def _combined(self, place: Sequence[PrimExpr], x: Var, stored: Callable[[PrimExpr], Stmt]) -> Stmt:
+        """A statement for the combination of a vector of each line that windows meet.
+
+        What is beside the data changes no combination.
+        """
+        batch, ys = place[: len(self.pool.batch)], place[len(self.pool.batch) :]
+        lanes, at = self.lanes, ramp(x, self.lanes)
+        mask = And(at >= Broadcast(const(0, "int64"), lanes), at < Broadcast(self.last.extent, lanes))
+
+        def of_taps(acc: Buffer, rows: list[PrimExpr], inside: PrimExpr | None) -> Stmt:
             d = len(rows)
             if d == len(self.outer):
-                return loop("v", vectors, lambda v: let("x", start + v * lanes, lambda x: self._loaded(
-                    (*batch, *rows), x, lambda value: vector_store(line, (v * lanes,), self.pool.combined(
-                        vector_load(line, (v * lanes,), lanes), value)))))  # fmt: skip
+                value = self._element(BufferLoad(self.pool.data, (*batch, *rows, at), inside))
+                value = value if inside is None else Select(inside, value, self.identity)
+                return vector_store(acc, (0,), self.pool.combined(vector_load(acc, (0,), lanes), value))
             axis, y = self.outer[d], ys[d]
             return loop(f"k{d}", axis.taps, lambda k: let(
                 "row", simplify(y * axis.stride + k * axis.dilation - axis.before), lambda row: IfThenElse(
-                    And(row >= 0, row < axis.extent), of_taps([*rows, row]))))  # fmt: skip
+                    And(row >= 0, row < axis.extent), of_taps(acc, [*rows, row], inside))))  # fmt: skip
 
-        cleared = loop("v", vectors, lambda v: vector_store(line, (v * lanes,), self.identity))
-        return block([cleared, of_taps([])])
+        def of_lines(acc: Buffer) -> Stmt:
+            is_whole = And(x >= 0, x + lanes <= self.last.extent)
+            lines = IfThenElse(is_whole, of_taps(acc, [], None), of_taps(acc, [], mask))
+            return block(
+                [vector_store(acc, (0,), self.identity), lines, stored(vector_load(acc, (0,), lanes))]
+            )
 
-    def _loaded(self, place: Sequence[PrimExpr], x: Var, stored: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """A statement for a vector of a line of the data; what is beside the data changes no combination."""
-        lanes, extent = self.lanes, self.last.extent
-        at = ramp(x, lanes)
-        mask = And(at >= Broadcast(const(0, "int64"), lanes), at < Broadcast(extent, lanes))
-
-        def value(inside: PrimExpr | None) -> PrimExpr:
-            return self._element(BufferLoad(self.pool.data, (*place, at), inside))
-
-        return IfThenElse(
-            And(x >= 0, x + lanes <= extent),
-            stored(value(None)),
-            stored(Select(mask, value(mask), self.identity)),
-        )
+        return alloc("acc", (lanes,), self.dtype, "local", of_lines)
 
     def _element(self, vector: PrimExpr) -> PrimExpr:
         """A vector of the data in the dtype of the results."""
