@@ -39,6 +39,7 @@ from ..prim import (
     StringImm,
     Sub,
 )
+from ..prim.intervals import dtype_range
 from ..prim.traits import has_effects
 from ..runtime.rounding import round_number
 from ..tir import Broadcast, Ramp, Reduce, Shuffle
@@ -60,6 +61,9 @@ _FLOAT_COMPARE: Final[dict[type, str]] = {
     EQ: "oeq", NE: "une", LT: "olt", LE: "ole", GT: "ogt", GE: "oge"
 }  # fmt: skip
 _INT_COMPARE: Final[dict[type, str]] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
+_COUNTED: Final = (("i32", 16), ("i16", 32), ("i8", 127), ("i16", 1 << 14))
+"""The types in which lanes are counted, by the most lanes: vectors of 512 bits, as far as the counts fit."""
+_MOST_COUNTED: Final = max(most for _, most in _COUNTED)
 
 
 def _binary(cx: Context, expr: PrimExpr) -> Val:
@@ -103,10 +107,38 @@ def nan_extremum(a: Val, b: Val, name: str) -> Val:
 def _compare(cx: Context, expr: PrimExpr) -> Val:
     expr = cast(CompareExpr, expr)
     dtype, kind = expr.a.dtype, type(expr)
+    lanes = _first_lanes(cx, expr)
+    if lanes is not None:
+        return lanes
     a, b = cx.value(expr.a), cx.value(expr.b)
     order = _INT_COMPARE[kind]
     sign = "" if kind in (EQ, NE) else ("s" if dtype.is_int else "u")
     return a.compare(_FLOAT_COMPARE[kind], sign + order, b)
+
+
+def _first_lanes(cx: Context, expr: CompareExpr) -> Val | None:
+    """The lanes of neighbouring int64 numbers that are below a bound, or are not; None for another comparison.
+
+    They are the first ones, or all but them. To count them takes few instructions on scalars, and numbers of lanes are
+    narrow, while a vector of 16 numbers of 64 bits is two of the machine's.
+    """
+    match expr:
+        case LT(Ramp(base, IntImm(_, 1), lanes), Broadcast(bound)) | GE(
+            Ramp(base, IntImm(_, 1), lanes), Broadcast(bound)
+        ) if base.dtype == "int64" and lanes <= _MOST_COUNTED:
+            low, high = cx.facts.interval(base)
+        case _:
+            return None
+    if high + lanes > dtype_range(base.dtype)[1]:
+        return None
+    if isinstance(bound, IntImm) and isinstance(expr, GE) and low >= bound.value:
+        return cx.constant(expr.dtype, True)
+    first = cx.value(base)
+    count = cx.value(bound).intrinsic("smax", first).intrinsic("smin", first + lanes) - first
+    type_ = next(type_ for type_, most in _COUNTED if lanes <= most)
+    numbers = ", ".join(f"{type_} {lane}" for lane in range(lanes))
+    order = "slt" if isinstance(expr, LT) else "sge"
+    return Val(cx.b, type_, lanes, f"<{numbers}>").compare("", order, broadcast(count.to(type_), lanes))
 
 
 # ------------------------------------------------------------------------------------ logic and choice

@@ -17,7 +17,7 @@ from typing import Any, Final
 from .. import te
 from ..ir import DataType
 from ..ir.tvm_names import answer_missing
-from ..prim import PrimExpr, Select, cast, const, intrin
+from ..prim import IntImm, PrimExpr, Select, cast, const, intrin, is_const, simplify
 from ..tir.buffer import Buffer
 from ..tir.stmt import AssertStmt, BufferStore, SeqStmt, Stmt
 from .twofold import let
@@ -26,6 +26,17 @@ from .util import accumulator_dtype, normalize_axis
 REACH: Final = {"linear": 1, "cubic": 2}
 """Distance from the coordinate up to which a method weighs elements."""
 
+
+FACTORS: Final = range(2, 9)
+"""The whole numbers that are tried as the quotient of sizes that are not known."""
+REPEATED: Final = {
+    "asymmetric": ("floor",),
+    "tf_half_pixel_for_nn": ("floor",),
+    "half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
+    "half_pixel_symmetric": ("round", "round_prefer_floor", "round_prefer_ceil"),
+    "pytorch_half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
+}
+"""The roundings, by the mode, with which an axis that is k times as long has each element k times in a row."""
 
 SCALE_MESSAGE: Final = "scales must be positive, and size the scaled lengths, rounded"
 
@@ -52,6 +63,19 @@ class _Axis:
     scale: PrimExpr | None
     start: PrimExpr
     end: PrimExpr
+
+    @property
+    def factor(self) -> int:
+        """The whole number by which the axis becomes longer, if it is known and small; else 0."""
+        if self.scale is not None:
+            return 0
+        if isinstance(self.length, IntImm) and isinstance(self.size, IntImm):
+            return (
+                self.size.value // self.length.value
+                if self.size.value % max(self.length.value, 1) == 0
+                else 0
+            )
+        return next((k for k in FACTORS if is_const(simplify(self.size - self.length * k), 0)), 0)
 
     def back(self, distance: PrimExpr) -> PrimExpr:
         """A distance in the result as one in the data."""
@@ -235,7 +259,7 @@ def resize(
         places[number] = _places(axis, mode)
     out: te.Tensor = data
     if method == "nearest_neighbor":
-        out = _nearest(data, resized, places, rounding_method)
+        out = _nearest(data, resized, places, mode, rounding_method)
     else:
         for axis in resized:
             taps = _taps(axis, places[axis.number], method, cubic_alpha, cubic_exclude, antialias)
@@ -265,19 +289,41 @@ def _places(axis: _Axis, mode: str) -> te.Tensor:
     return te.compute((axis.size,), lambda o: _coordinate(axis, mode, o), f"resize_place{axis.number}")
 
 
-def _nearest(data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], rounding: str) -> te.Tensor:
+def _nearest(
+    data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, rounding: str
+) -> te.Tensor:
+    """Elements of the data; the index of each along an axis is computed once, or is the quotient of whole numbers."""
     shape = list(data.shape)
+    factors: dict[int, int] = {}
+    tables: dict[int, te.Tensor] = {}
     for axis in axes:
         shape[axis.number] = axis.size
+        factor = axis.factor if rounding in REPEATED.get(mode, ()) else 0
+        if factor:
+            factors[axis.number] = factor
+        else:
+            tables[axis.number] = _indices(axis, places[axis.number], rounding)
 
     def element(*i: Any) -> PrimExpr:
         at = list(i)
         for axis in axes:
-            index = cast("int64", _rounded(places[axis.number](i[axis.number]), rounding))
-            at[axis.number] = inside_of(index, axis.length)
+            o = i[axis.number]
+            if axis.number in factors:
+                at[axis.number] = o // factors[axis.number]
+            else:
+                at[axis.number] = inside_of(tables[axis.number](o), axis.length)
         return data(*at)
 
     return te.compute(shape, element, "resize_nearest")
+
+
+def _indices(axis: _Axis, places: te.Tensor, rounding: str) -> te.Tensor:
+    """The index of the nearest element for each place of an axis."""
+
+    def index(o: Any) -> PrimExpr:
+        return cast("int64", _rounded(places(o), rounding))
+
+    return te.compute((axis.size,), index, f"resize_index{axis.number}")
 
 
 def _finished(

@@ -13,6 +13,7 @@ from .dot_convolutions import DotConvolution
 from .dot_products import DotProduct
 from .nests import Nests
 from .pointwise import Pointwise
+from .pooling import Pooling
 from .product import Product
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
@@ -28,6 +29,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Pointwise(),
     Blocked(),
     Convolution(),
+    Pooling(),
     Nests(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
@@ -41,6 +43,7 @@ __all__ = [
     "DotProduct",
     "Nests",
     "Pointwise",
+    "Pooling",
     "Product",
     "StreamedAttention",
     "StreamedProduct",

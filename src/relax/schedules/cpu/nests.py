@@ -21,6 +21,7 @@ from ..rule import ScheduleRule
 from ..stages import Group, group_of
 from .elementwise import elementwise
 from .interleaved import interleaved
+from .repeated import repeated
 from .rows import rows_of
 from .transposed import transposed
 
@@ -85,6 +86,8 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
     copied = transposed(group)
     if copied is None:
         copied = interleaved(group)
+    if copied is None:
+        copied = repeated(group)
     return elementwise(group) if copied is None else copied
 
 

@@ -160,7 +160,7 @@ def rewritten_kernels(
         windows = windows_of(nest.block, accepts)
         if windows is None:
             continue
-        padding = _only_source(windows.data, nests, statements, position, allocated)
+        padding = only_source(windows.data, nests, statements, position, allocated)
         if padding is not None:
             windows = _without_padding(windows, padding)
         epilogue = _epilogue(windows, nests, statements, position, allocated)
@@ -183,14 +183,14 @@ def rewritten_kernels(
     return func.replace(body=body)
 
 
-def _users(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], list[int]]:
+def users_in(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], list[int]]:
     """The positions of the statements that may read a buffer, and of those that may write it."""
     used = [buffers_used(stmt) for stmt in statements]
     readers = [i for i, (reads, _) in enumerate(used) if buffer.data in reads]
     return readers, [i for i, (_, writes) in enumerate(used) if buffer.data in writes]
 
 
-def _only_source(
+def only_source(
     buffer: Buffer,
     nests: Sequence[Nest | None],
     statements: Sequence[Stmt],
@@ -200,7 +200,7 @@ def _only_source(
     """The nest that fills an allocated buffer for one reader and no other, from what does not change in between."""
     if buffer not in allocated:
         return None
-    readers, writers = _users(buffer, statements)
+    readers, writers = users_in(buffer, statements)
     if readers != [reader] or len(writers) != 1 or writers[0] > reader:
         return None
     source = nests[writers[0]]
@@ -222,29 +222,30 @@ def _epilogue(
     result = windows.out.buffer
     if position + 1 >= len(statements) or result not in allocated:
         return None
-    nest, (readers, writers) = nests[position + 1], _users(result, statements)
+    nest, (readers, writers) = nests[position + 1], users_in(result, statements)
     reads_itself = position in readers
     if nest is None or nest.is_reduction or writers != [position]:
         return None
     if readers != ([position, position + 1] if reads_itself else [position + 1]):
         return None
     store = nest.stores[0]
-    if not _same_shape(store.buffer, result) or store.buffer.data in {
+    if not same_shape(store.buffer, result) or store.buffer.data in {
         windows.data.data,
         windows.weight.buffer.data,
     }:
         return None
     loads = [load for load in nest.loads() if load.buffer is result]
-    same_place = all(_same_place(load, store) for load in loads)
-    return nest if same_place and is_compact(store.buffer) else None
+    in_place = all(same_place(load, store) for load in loads)
+    return nest if in_place and is_compact(store.buffer) else None
 
 
-def _same_shape(a: Buffer, b: Buffer) -> bool:
+def same_shape(a: Buffer, b: Buffer) -> bool:
     """True if two buffers have proved equal shapes."""
     return a.ndim == b.ndim and all(same_size(x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
-def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+def same_place(load: BufferLoad, store: BufferStore) -> bool:
+    """True for the same indices, or 0 in dimensions of one element."""
     pairs = zip(load.indices, store.indices, load.buffer.shape, strict=True)
     return all(a is b or (is_const(size, 1) and is_const(a, 0)) for a, b, size in pairs)
 
@@ -315,7 +316,7 @@ def _with_data(
     for d, (pixel, tap) in enumerate(zip(pixels, taps, strict=True)):
         tap_size = weight.buffer.shape[len(weight.indices) - len(pixels) + d]
         at, size = data.indices[leading + d], data.buffer.shape[leading + d]
-        axis = _axis(simplify(at), int64(size), pixel, tap, tap_size)
+        axis = axis_of(simplify(at), int64(size), pixel, tap, tap_size)
         if axis is None:
             return None
         axes.append(axis)
@@ -350,7 +351,7 @@ def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> i
     return outputs.value // per_group if is_const(simplify(at - expected), 0) else 0
 
 
-def _axis(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr) -> Axis | None:
+def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr) -> Axis | None:
     """A dimension of windows by its index; None if the index is none, or the number of taps is not known."""
     if not isinstance(taps, IntImm) or taps.value < 1:
         return None
@@ -380,39 +381,63 @@ def _axis(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr
 # ------------------------------------------------------------------------------------- padding
 
 
-def _without_padding(windows: Windows, padding: Nest) -> Windows:
-    """The convolution of the data of which `padding` makes what the convolution reads; the same if it is no padding."""
-    store = padding.stores[0]
+def _without_padding(windows: Windows, nest: Nest) -> Windows:
+    """The convolution of the data of which `nest` makes what the convolution reads; the same if it is no padding."""
+    padding = padding_of(nest)
+    if padding is None or padding.fill.value:
+        return windows
+    axes = padding.without(windows.axes)
+    if axes is None:
+        return windows
+    return Windows(
+        windows.out, windows.weight, padding.data, windows.batch, windows.channel, windows.depth, axes,
+        windows.groups, padding.result,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Padding:
+    """A nest that puts data amid equal elements."""
+
+    data: Buffer
+    result: Buffer
+    fill: FloatImm | IntImm
+    before: tuple[int, ...]
+    """The elements before the data, by the dimension."""
+
+    def without(self, axes: Sequence[Axis]) -> tuple[Axis, ...] | None:
+        """The last dimensions of the result as those of the data; None if there is padding in others."""
+        leading = len(self.before) - len(axes)
+        if leading < 0 or any(self.before[:leading]):
+            return None
+        sizes = zip(self.data.shape[:leading], self.result.shape[:leading], strict=True)
+        if not all(is_const(simplify(int64(a) - int64(b)), 0) for a, b in sizes):
+            return None
+        return tuple(
+            Axis(a.pixel, a.taps, a.stride, a.dilation, simplify(a.before + shift), int64(size))
+            for a, shift, size in zip(axes, self.before[leading:], self.data.shape[leading:], strict=True)
+        )
+
+
+def padding_of(nest: Nest) -> Padding | None:
+    """What a spatial nest does as padding; None if it does something else."""
+    store = nest.stores[0]
     parts = _choice(store.value)
     if parts is None:
-        return windows
+        return None
     condition, source, fill = parts
-    if not isinstance(source, BufferLoad) or not isinstance(fill, (FloatImm, IntImm)) or fill.value:
-        return windows
-    if (
-        source.buffer.strides
-        or source.buffer.elem_offset is not None
-        or source.buffer.dtype != store.buffer.dtype
-    ):
-        return windows
+    if not isinstance(source, BufferLoad) or not isinstance(fill, (FloatImm, IntImm)):
+        return None
+    data = source.buffer
+    if data.strides or data.elem_offset is not None or data.dtype != store.buffer.dtype:
+        return None
     if len(source.indices) != len(store.indices) or not _is_inside(condition, source):
-        return windows
-    positions = zip(source.indices, store.indices, source.buffer.shape, strict=True)
+        return None
+    positions = zip(source.indices, store.indices, data.shape, strict=True)
     before = [_shift(at, position, size) for at, position, size in positions]
-    leading = len(before) - len(windows.axes)
-    if any(shift is None for shift in before) or any(before[:leading]):
-        return windows
-    sizes = zip(source.buffer.shape[:leading], store.buffer.shape[:leading], strict=True)
-    if not all(is_const(simplify(int64(a) - int64(b)), 0) for a, b in sizes):
-        return windows
-    axes = tuple(
-        Axis(a.pixel, a.taps, a.stride, a.dilation, simplify(a.before + (shift or 0)), int64(size))
-        for a, shift, size in zip(windows.axes, before[leading:], source.buffer.shape[leading:], strict=True)
-    )
-    return Windows(
-        windows.out, windows.weight, source.buffer, windows.batch, windows.channel, windows.depth, axes,
-        windows.groups, store.buffer,
-    )  # fmt: skip
+    if any(shift is None for shift in before):
+        return None
+    return Padding(data, store.buffer, fill, tuple(shift or 0 for shift in before))
 
 
 def _choice(value: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
@@ -452,4 +477,17 @@ def _is_zero(expr: PrimExpr) -> bool:
     return is_const(simplify(expr), 0)
 
 
-__all__ = ["Axis", "Kernel", "Windows", "rewritten_kernels", "windows_of"]
+__all__ = [
+    "Axis",
+    "Kernel",
+    "Padding",
+    "Windows",
+    "axis_of",
+    "only_source",
+    "padding_of",
+    "rewritten_kernels",
+    "same_place",
+    "same_shape",
+    "users_in",
+    "windows_of",
+]

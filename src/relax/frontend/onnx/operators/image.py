@@ -84,7 +84,12 @@ def _moving(
         for i, (axis, goal) in enumerate(zip(places, goals, strict=True))
         if not (g.is_true(dims[axis].equal(goal)) and (numbers is None or numbers[i] == 1.0))
     ]
-    chosen = None if numbers is None else g.const([numbers[i] for i in kept], "float32")
+    if numbers is None or all(
+        numbers[i] == int(numbers[i]) for i in kept
+    ):  # sizes say the same as whole scales
+        chosen = None
+    else:
+        chosen = g.const([numbers[i] for i in kept], "float32")
     return tuple(places[i] for i in kept), [goals[i] for i in kept], chosen
 
 
