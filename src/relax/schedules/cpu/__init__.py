@@ -16,6 +16,7 @@ from .pointwise import Pointwise
 from .product import Product
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
+from .word_pixels import WordPixels
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
@@ -23,6 +24,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedProduct(),
     Product(),
     Depthwise(),
+    WordPixels(),
     DotConvolution(),
     Winograd(),
     Pointwise(),
@@ -45,4 +47,5 @@ __all__ = [
     "StreamedAttention",
     "StreamedProduct",
     "Winograd",
+    "WordPixels",
 ]
