@@ -70,7 +70,7 @@ class SmallFloats:
         if dtype.bits <= 8:
             return _look_up(dtype, bits)
         if dtype.code == "bfloat":
-            return (bits.to("i32", signed=False) << 16).bitcast("float")
+            return _exact(dtype, (bits.to("i32", signed=False) << 16).bitcast("float"))
         if self.native_half:
             return bits.bitcast("half").to("float")
         return _decode_half(bits)
@@ -78,7 +78,8 @@ class SmallFloats:
     def encode(self, dtype: DataType, value: Val) -> Val:
         """The bits (an i8 or i16) of the nearest value of the type."""
         if dtype.code == "bfloat":
-            return _round_bfloat(value).lshr(16).to("i16")
+            is_exact = value.b.exact.get(value.ref) == dtype.code
+            return (value.bitcast("i32") if is_exact else _round_bfloat(value)).lshr(16).to("i16")
         if dtype.code == "float" and self.native_half:
             return value.to("half").bitcast("i16")
         if dtype.code == "float8_e8m0fnu":
@@ -88,7 +89,7 @@ class SmallFloats:
     def round(self, dtype: DataType, value: Val) -> Val:
         """The nearest value of the type, held in a float again."""
         if dtype.code == "bfloat":
-            return (_round_bfloat(value) & -65536).bitcast("float")
+            return _exact(dtype, (_round_bfloat(value) & -65536).bitcast("float"))
         if dtype.code == "float" and self.native_half:
             return value.to("half").to("float")
         return self.decode(dtype, self.encode(dtype, value))
@@ -129,6 +130,12 @@ def _round_bfloat(value: Val) -> Val:
     rounded = bits + ((bits.lshr(16) & 1) + 0x7FFF)
     quiet = (bits & -0x80000000) | 0x7FC00000
     return value.is_nan().choose(quiet, rounded)
+
+
+def _exact(dtype: DataType, value: Val) -> Val:
+    """A value that is one of the type: `encode` does not round it again."""
+    value.b.exact[value.ref] = str(dtype.code)
+    return value
 
 
 def _look_up(dtype: DataType, bits: Val) -> Val:
