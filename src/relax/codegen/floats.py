@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import ml_dtypes
 import numpy as np
 
 from ..ir import DataType
-from .builder import float_text
+from .builder import Operand, float_text, vector
 from .formula import Val, look_up
+
+
+_NATIVE_LANES: Final = (8, 16, 32, 64)
+"""The lanes of vectors that are rounded to bfloat16 by an instruction, if there is one."""
+_LONGEST: Final = 16
+"""The most lanes of a vector in a register."""
+_NOT_NATIVE: Final = 0xA1
+"""What that instruction does not round, as vfpclassps counts: NaN of both kinds, and numbers below the normal ones."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +69,18 @@ def format_of(dtype: DataType) -> Format:
 
 @dataclass(frozen=True)
 class SmallFloats:
-    """Conversions for a machine: `native_half` says whether it converts float16 by an instruction."""
+    """Conversions for a machine: whether it converts float16 and vectors to bfloat16 by instructions."""
 
     native_half: bool
+    native_bfloat: bool = False
+    """True for vcvtneps2bf16, which takes numbers below the normal ones for zero, and keeps what NaN carry."""
 
     def decode(self, dtype: DataType, bits: Val) -> Val:
         """The value of the bits (an i8 or i16; of four bits, the lower ones of an i8) as a float."""
         if dtype.bits <= 8:
             return _look_up(dtype, bits)
         if dtype.code == "bfloat":
-            return (bits.to("i32", signed=False) << 16).bitcast("float")
+            return _exact(dtype, (bits.to("i32", signed=False) << 16).bitcast("float"), bits)
         if self.native_half:
             return bits.bitcast("half").to("float")
         return _decode_half(bits)
@@ -78,7 +88,12 @@ class SmallFloats:
     def encode(self, dtype: DataType, value: Val) -> Val:
         """The bits (an i8 or i16) of the nearest value of the type."""
         if dtype.code == "bfloat":
-            return _round_bfloat(value).lshr(16).to("i16")
+            known = value.b.exact.get(value.ref)
+            if known is not None and known[0] == dtype.code:
+                bits = Val(value.b, known[1], value.lanes, known[2])
+            else:
+                bits = self._round_bfloat(value)
+            return bits if bits.type == "i16" else bits.lshr(16).to("i16")
         if dtype.code == "float" and self.native_half:
             return value.to("half").bitcast("i16")
         if dtype.code == "float8_e8m0fnu":
@@ -88,10 +103,18 @@ class SmallFloats:
     def round(self, dtype: DataType, value: Val) -> Val:
         """The nearest value of the type, held in a float again."""
         if dtype.code == "bfloat":
-            return (_round_bfloat(value) & -65536).bitcast("float")
+            bits = self._round_bfloat(value)
+            wide = bits.to("i32", signed=False) << 16 if bits.type == "i16" else bits & -65536
+            return _exact(dtype, wide.bitcast("float"), bits)
         if dtype.code == "float" and self.native_half:
             return value.to("half").to("float")
         return self.decode(dtype, self.encode(dtype, value))
+
+    def _round_bfloat(self, value: Val) -> Val:
+        """The bits of the nearest bfloat16: an i16, or the upper half of an i32."""
+        if self.native_bfloat and value.lanes in _NATIVE_LANES:
+            return _round_bfloat_natively(value)
+        return _round_bfloat(value)
 
     def from_double(self, dtype: DataType, value: Val) -> Val:
         """A double rounded to the type, once."""
@@ -129,6 +152,47 @@ def _round_bfloat(value: Val) -> Val:
     rounded = bits + ((bits.lshr(16) & 1) + 0x7FFF)
     quiet = (bits & -0x80000000) | 0x7FC00000
     return value.is_nan().choose(quiet, rounded)
+
+
+def _round_bfloat_natively(value: Val) -> Val:
+    """The bits of floats rounded by the machine's instruction; by integers where a lane is no number for it."""
+    b, lanes = value.b, value.lanes
+    bits = vector("i16", lanes)
+    rounded = value.make(f"fptrunc {value.full_type} {value.ref} to {vector('bfloat', lanes)}", "bfloat")
+    fast = rounded.bitcast("i16")
+    some = _any_of_class(value)
+    rare, after, before = b.label("rare"), b.label("rounded"), b.block
+    b.branch_if(some, rare, after, hint="otherwise")
+    with b.cold(rare):
+        exact = _round_bfloat(value).lshr(16).to("i16")
+        b.branch(after)
+    b.start(after)
+    return Val(b, "i16", lanes, b.op(f"phi {bits} [ {fast.ref}, %{before} ], [ {exact.ref}, %{rare} ]"))
+
+
+def _any_of_class(value: Val) -> Operand:
+    """An i1: is any lane none of the floats that the instruction rounds?"""
+    b, size = value.b, min(value.lanes, _LONGEST)
+    part, mask = vector("float", size), vector("i1", size)
+    name = f"llvm.x86.avx512.fpclass.ps.{32 * size}"
+    function = b.module.intrinsic(name, mask, part, "i32")
+    found: list[Operand] = []
+    for start in range(0, value.lanes, size):
+        lanes = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
+        whole = f"{value.full_type} {value.ref}, {value.full_type} poison, <{size} x i32> <{lanes}>"
+        piece = value.ref if size == value.lanes else b.op(f"shufflevector {whole}")
+        found.append(b.op(f"call {mask} {function}({part} {piece}, i32 {_NOT_NATIVE})", pure=True))
+    some = found[0]
+    for other in found[1:]:
+        some = b.op(f"or {mask} {some}, {other}")
+    number = b.op(f"bitcast {mask} {some} to i{size}")
+    return b.op(f"icmp ne i{size} {number}, 0")
+
+
+def _exact(dtype: DataType, value: Val, bits: Val) -> Val:
+    """A value that is one of the type, with an integer that has its bits: `encode` does not round it again."""
+    value.b.exact[value.ref] = str(dtype.code), bits.type, bits.ref
+    return value
 
 
 def _look_up(dtype: DataType, bits: Val) -> Val:

@@ -17,6 +17,7 @@ from .pooling import Pooling
 from .product import Product
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
+from .word_pixels import WordPixels
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
@@ -24,8 +25,9 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedProduct(),
     Product(),
     Depthwise(),
-    DotConvolution(),
+    WordPixels(),
     Winograd(),
+    DotConvolution(),
     Pointwise(),
     Blocked(),
     Convolution(),
@@ -48,4 +50,5 @@ __all__ = [
     "StreamedAttention",
     "StreamedProduct",
     "Winograd",
+    "WordPixels",
 ]

@@ -14,7 +14,7 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, SHARING, Load, Writer, image_of, number_of
+from .pointwise_tiles import LINE, SHARING, Load, Writer, number_of
 from .squares import transposed_square
 
 SUMMED: Final = 128
@@ -39,7 +39,7 @@ class AlongChannels(Writer):
 
     def packing(self) -> WeightBlocks:
         """The order of weights: blocks of as many channels as a tile has columns."""
-        return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.width, True)
+        return WeightBlocks(self.pixels.channels, self.inputs, self.width, True)
 
     def loops(self, packed: Buffer) -> Stmt:
         """All tasks, with weights in the order of `packing`."""
@@ -56,7 +56,7 @@ class AlongChannels(Writer):
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
             def copied(panel: Buffer, load: Load, inside: PrimExpr) -> Stmt:
                 vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
-                copy = loop("k", pixels.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
+                copy = loop("k", self.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
                     panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
                 return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: self.following(
                     values, start, chunk, lambda image, begin: each(Chunk(
@@ -68,13 +68,13 @@ class AlongChannels(Writer):
 
             whole = number_of(chunk, count - start)
             return named("inside", whole, lambda inside: self.copied(columns, start, count, lambda load: scratch(
-                "panel", (pixels.inputs, columns), self.dtype, lambda panel: copied(panel, load, inside))))  # fmt: skip
+                "panel", (self.inputs, columns), self.factor, lambda panel: copied(panel, load, inside))))  # fmt: skip
 
         return self.tasks(chunk, blocks_of_all, task)
 
     def _block(self, packed: Buffer, chunk: Chunk, j: Var, jo: Var) -> Stmt:
         """A block of channels for the pixels of a chunk."""
-        inputs, lanes = self.pixels.inputs, self.lanes
+        inputs, lanes = self.inputs, self.lanes
         parts = -(-inputs // DEPTH)
         part = -(-inputs // parts)
         tiles = simplify(ceildiv(chunk.inside, self.height))
@@ -100,7 +100,7 @@ class AlongChannels(Writer):
 
     def _asked(self, result: Results, io: Var, tiles: PrimExpr, height: PrimExpr, inside: PrimExpr) -> Stmt:
         """Ask for lines of a block's results: each tile for those of its share of the channels."""
-        step = max(LINE // self.bytes, 1)
+        step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
         lines = simplify(ceildiv(inside, step))
 
         def of_row(row: Var) -> Stmt:
@@ -152,9 +152,7 @@ class AlongChannels(Writer):
             line = Evaluate(prefetch(weights, locality=2))
             if self.pixels.steps:
                 return line
-            place = (*image_of(self.pixels, image), begin + k, start + io * lanes)
-            data = Evaluate(prefetch(BufferLoad(self.pixels.source, place), locality=2))
-            return block([line, IfThenElse(is_first, data)])
+            return block([line, IfThenElse(is_first, self.asked(image, begin + k, start + io * lanes))])
 
         return self.sums(
             self.vectors,

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...prim import IntImm, PrimExpr, Var, simplify
-from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
+from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, Load, Writer, image_of, number_of
+from .pointwise_tiles import LINE, Load, Writer, number_of
 from .tiling import has_masks
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
@@ -41,7 +40,7 @@ class AlongPixels(Writer):
 
     def packing(self) -> WeightBlocks:
         """The order of weights: blocks of as many channels as a tile has rows."""
-        return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.height, False)
+        return WeightBlocks(self.pixels.channels, self.inputs, self.height, False)
 
     def loops(self, packed: Buffer | None) -> Stmt:
         """All tasks; with weights in the order of `packing`, or as they are."""
@@ -78,8 +77,7 @@ class AlongPixels(Writer):
                 column = simplify(begin + jo * self.width + i * self.lanes)
 
                 def asked(k: Var) -> Stmt:
-                    line = BufferLoad(pixels.source, (*image_of(pixels, image), k, column))
-                    return IfThenElse(i < self.vectors, Evaluate(prefetch(line, locality=2)))
+                    return IfThenElse(i < self.vectors, self.asked(image, k, column))
 
                 return asked
 
@@ -87,12 +85,12 @@ class AlongPixels(Writer):
                 return tiles(lambda jo, k, c: load(values, k, jo * self.width + c))
 
             def copy(buffer: Buffer) -> Stmt:
-                vectors = loop("k", pixels.inputs, lambda k: loop("jo", panels.count, lambda jo: loop(
+                vectors = loop("k", self.inputs, lambda k: loop("jo", panels.count, lambda jo: loop(
                     "v", self.vectors, lambda v: vector_store(buffer, (jo, k, v * self.lanes), load(
                         values, k, jo * self.width + v * self.lanes)), ForKind.UNROLLED)))  # fmt: skip
                 return block([vectors, tiles(lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes))])
 
-            return scratch("copy", (chunk // self.width, pixels.inputs, self.width), self.dtype, copy)
+            return scratch("copy", (chunk // self.width, self.inputs, self.width), self.factor, copy)
 
         return self.tasks(chunk, blocks, task)
 
@@ -124,11 +122,11 @@ class AlongPixels(Writer):
         def of_width(inside: PrimExpr) -> Stmt:
             at = {**values, pixels.row: row, pixels.column: start}
             result = Results(pixels, at, int64(self.height), inside)
-            step = max(LINE // self.bytes, 1)
+            step = max(LINE * 8 // pixels.store.buffer.dtype.bits, 1)
             lines = loop("p", self.height, lambda p: loop("line", -(-width // step), lambda line: result.asked(
                 p, line * step, 3), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
             return result.declared(block([lines, self.sums(
-                vectors, int64(pixels.inputs), left, right, lambda p, c: self.zero,
+                vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
                 lambda acc: self._stored(result, acc, vectors, inside), asked)]))  # fmt: skip
 
         inside = int64(width) if self.bound is None else number_of(width, pixels.count - start)

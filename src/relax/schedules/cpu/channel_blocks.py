@@ -96,7 +96,8 @@ class ChannelBlocks:
             if self.channels % width:
                 channel = minimum(channel, const(self.channels - 1, "int64"))
             outer = (*batch, channel, row) if self.data.ndim == len(batch) + 3 else (*batch, channel)
-            return BufferLoad(self.data, (*outer, at), And(at >= zero, at < end))
+            pixels = BufferLoad(self.data, (*outer, at), And(at >= zero, at < end))
+            return pixels.astype(str(blocks.dtype.with_lanes(lanes)))
 
         def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
             return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)

@@ -113,10 +113,10 @@ class LineWriter:
 
     @property
     def fits(self) -> bool:
-        """True if all numbers are floats of one dtype, and there are registers for the sums and the masks."""
-        kinds = {self.windows.out.buffer.dtype, self.windows.data.dtype, self.windows.weight.buffer.dtype}
-        alike = len(kinds) == 1 and self.windows.data.dtype.is_float
-        return alike and self.pending <= MOST_PENDING and len(self.loads) <= MOST_LOADS
+        """True if all numbers are floats, and there are registers for the sums and the masks."""
+        kinds = self.windows.out.buffer.dtype, self.windows.data.dtype, self.windows.weight.buffer.dtype
+        floats = all(dtype.is_float for dtype in kinds)
+        return floats and self.pending <= MOST_PENDING and len(self.loads) <= MOST_LOADS
 
     # ------------------------------------------------------------------ loops
 
@@ -148,7 +148,7 @@ class LineWriter:
 
         def weight(tap: tuple[int, ...]) -> PrimExpr:
             element = BufferLoad(self.windows.weight.buffer, (co, *depth, *map(int64, tap)))
-            return spread(element, self.lanes)
+            return spread(element.astype(self.dtype), self.lanes)
 
         weights = {tap: weight(tap) for tap in self.taps}
         results, lets = self.results.of_channel([*batch, co])
@@ -241,7 +241,8 @@ class LineWriter:
         lanes, ys = self.lanes, [Var("row", "int64") for _ in place]
 
         def loaded(xs: Buffer) -> Stmt:
-            inside = [vector_store(xs, (i, 0), BufferLoad(self.windows.data, (*image, *ys, at), mask))
+            wide = f"{self.dtype}x{lanes}"
+            inside = [vector_store(xs, (i, 0), BufferLoad(self.windows.data, (*image, *ys, at), mask).astype(wide))
                       for i, (at, mask) in enumerate(accesses.values())]  # fmt: skip
             if not ys:
                 return block([*inside, added(xs)])

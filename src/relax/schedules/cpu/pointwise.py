@@ -38,6 +38,7 @@ from .along_pixels import AlongPixels
 from .packed_panels import users_of
 from .pixels import Pixels, Table, WeightBlocks
 from .windows import Kernel, rewritten_kernels
+from .words import Words
 
 WEIGHTS: Final = 1 << 17
 """The weights from which on images of unknown size are taken to be small: deep layers have many channels."""
@@ -89,10 +90,12 @@ class Pointwise(ScheduleRule):
         return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 
-def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
+def writer_for(
+    pixels: Pixels, target: Target, words: Words | None = None
+) -> AlongPixels | AlongChannels:
     """The form that takes fewer steps; for an unknown number of pixels, by the numbers of channels."""
-    first, second = AlongPixels(pixels, target), AlongChannels(pixels, target)
-    moved = pixels.channels / first.lanes * TRANSPOSED / pixels.inputs
+    first, second = AlongPixels(pixels, target, words), AlongChannels(pixels, target, words)
+    moved = pixels.channels / first.lanes * TRANSPOSED / first.inputs
     if isinstance(pixels.count, IntImm):
         return first if first.cost() <= second.cost() + pixels.count.value * moved else second
     inputs, channels = pixels.inputs, pixels.channels
@@ -206,4 +209,4 @@ class _Summed(StmtExprMutator):
         return self.total if node.buffer is self.buffer else self.visit_children(node)
 
 
-__all__ = ["Pointwise", "pixels_of"]
+__all__ = ["Pointwise", "pixels_of", "writer_for"]

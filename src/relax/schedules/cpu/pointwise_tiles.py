@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from ...prim import GE, LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -38,6 +39,7 @@ from ...tir import (
     Buffer,
     BufferLoad,
     BufferStore,
+    Evaluate,
     ForKind,
     IfThenElse,
     LetStmt,
@@ -61,6 +63,7 @@ from ..contraction import size_of
 from .operands import Results, Values
 from .pixels import Pixels
 from .tiling import Tile, tile_for
+from .words import Words
 
 Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
 """A vector of an image and an input channel, from a pixel on."""
@@ -110,14 +113,19 @@ def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
 class Writer:
     """The parts that both forms have in common."""
 
-    def __init__(self, pixels: Pixels, target: Target) -> None:
+    def __init__(self, pixels: Pixels, target: Target, words: Words | None = None) -> None:
         self.pixels = pixels
+        self.words = words
+        """What weights and pixels are multiplied as: numbers of neighbouring channels in a word; None: as they are."""
         self.target = target
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
         dtype = pixels.total.dtype
         self.tile = tile_for(target, dtype.bits)
         self.lanes, self.dtype, self.bytes = self.tile.lanes, str(dtype), dtype.bits // 8
-        self.vector = str(dtype.with_lanes(self.lanes))
+        self.inputs = pixels.inputs if words is None else -(-pixels.inputs // words.group)
+        """The numbers that are multiplied for each sum: input channels, or words of them."""
+        self.factor = self.dtype if words is None else "int32"
+        """The dtype of what is multiplied."""
         rows, vectors = self.sizes()
         self.height, self.vectors = best(rows, vectors, self.tile)
         self.width = self.vectors * self.lanes
@@ -146,7 +154,7 @@ class Writer:
 
         Fewer if an image has too few chunks for the cores: chunks share weights, groups of channels copy pixels again.
         """
-        most = max(min(self.cache // 4 // (self.pixels.inputs * self.bytes), most) // unit, 1)
+        most = max(min(self.cache // 4 // (self.inputs * self.bytes), most) // unit, 1)
         count = self.pixels.count
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)
@@ -215,7 +223,8 @@ class Writer:
 
         def neighbours(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
             at = simplify(start + c)
-            return vector_load(pixels.source, (*image_of(pixels, values), k, at), lanes, self.mask(at, bound))
+            return self.factors(k, lambda channel: vector_load(
+                pixels.source, (*image_of(pixels, values), channel, at), lanes, self.mask(at, bound)))  # fmt: skip
 
         if not pixels.steps:
             return body(neighbours)
@@ -237,7 +246,8 @@ class Writer:
         def table(places: Buffer) -> Stmt:
             def gathered(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
                 where = vector_load(places, (c,), lanes)
-                return BufferLoad(pixels.source, (*image_of(pixels, values), k, where))
+                return self.factors(k, lambda channel: BufferLoad(
+                    pixels.source, (*image_of(pixels, values), channel, where)))  # fmt: skip
 
             last = pixels.count - 1
             filled = loop("p", chunk, lambda p: named("pixel", minimum(start + p, last), lambda pixel: place(
@@ -245,6 +255,28 @@ class Writer:
             return block([filled, body(gathered)])
 
         return scratch("places", (chunk,), "int64", table)
+
+    def factors(self, k: PrimExpr, numbers: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+        """A vector of pixels of input channel `k`, or of word `k`, by the numbers of a channel."""
+        words, inputs = self.words, self.pixels.inputs
+        if words is None:
+            return numbers(k)
+
+        def below(channel: PrimExpr) -> PrimExpr:
+            if inputs % words.group == 0:
+                return numbers(simplify(channel))
+            vector = numbers(minimum(channel, int64(inputs - 1)))
+            zero = spread(const(0, str(vector.dtype.element_of)), self.lanes)
+            return Select(spread(LT(channel, int64(inputs)), self.lanes), vector, zero)
+
+        return words.word([below(k * words.group + g) for g in range(words.group)], True)
+
+    def asked(self, image: Values, k: PrimExpr, column: PrimExpr) -> Stmt:
+        """Ask for the pixels from a column on of input channel `k`, or of the channels of word `k`."""
+        source, group = self.pixels.source, 1 if self.words is None else self.words.group
+        return block(
+            Evaluate(prefetch(BufferLoad(source, (*image_of(self.pixels, image), simplify(
+                k * group + g), column)), locality=2)) for g in range(group))  # fmt: skip
 
     def mask(self, column: PrimExpr, bound: PrimExpr | None) -> PrimExpr | None:
         """The lanes of a vector that are below a bound."""
@@ -278,13 +310,11 @@ class Writer:
                 line, (v * lanes,), right(k, v * lanes)), ForKind.UNROLLED)  # fmt: skip
 
             def row(p: Var) -> Stmt:
-                element = Var("a", self.vector)
+                element = Var("a", f"{self.factor}x{lanes}" if lanes > 1 else self.factor)
 
                 def update(v: Var) -> Stmt:
-                    term = Mul(element, vector_load(line, (v * lanes,), lanes))
-                    return vector_store(
-                        acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), term)
-                    )
+                    total, right = vector_load(acc, (p, v * lanes), lanes), vector_load(line, (v * lanes,), lanes)
+                    return vector_store(acc, (p, v * lanes), self.added(total, element, right))
 
                 products = loop("v", vectors, update, ForKind.UNROLLED)
                 return LetStmt(element, spread(left(p, k), lanes), products)
@@ -293,12 +323,16 @@ class Writer:
             return block([*ahead, loads, loop("p", self.height, row, ForKind.UNROLLED)])
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), self.dtype, "local", lambda line: loop(
+            added = alloc("vectors", (width,), self.factor, "local", lambda line: loop(
                 "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
             begun = self.each(vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
             return block([begun, added, stored(acc)])
 
         return alloc("acc", (self.height, width), self.dtype, "local", tile)
+
+    def added(self, total: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
+        """Sums plus products."""
+        return Add(total, Mul(left, right)) if self.words is None else self.words.add(total, left, right)
 
     def stored(
         self, result: Results, r: PrimExpr, at: PrimExpr, v: PrimExpr, width: PrimExpr, sums: Buffer

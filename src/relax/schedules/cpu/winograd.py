@@ -17,6 +17,10 @@ tiles are few the time to read the weights counts: F(4×2) is chosen for 256 cha
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
 
+Narrow floats are converted to float32 where they are copied. The direct form of bfloat16 takes half the steps where
+the machine has dot products for it: it is left to `dot_convolutions` unless this is faster still, and always where
+the machine multiplies tiles.
+
 Refused: what the direct form computes faster (few pixels, few channels), other kernels, strides and dilations, groups,
 channels whose number is not known, float64, and everything where ``relax.fast_algorithms`` is False in the PassContext.
 """
@@ -36,12 +40,14 @@ from ...tir import PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
+from .operands import is_large_sum
 from .packed_panels import users_of
 from .tiling import tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
 from .winograd_plan import Plan
 from .winograd_tiles import Tiles
 from .winograd_transforms import F2, F4, S2, KernelTransform, Transform, direct_form
+from .words import words_for
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
 """Configuration: True (the default) for algorithms that round differently from the sums as they are written."""
@@ -54,6 +60,8 @@ VECTOR: Final = 7
 """The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
 DIRECT: Final = 1.2
 """The steps of the direct form over those that count."""
+NARROW: Final = 0.6
+"""The same of bfloat16, two products of which a lane of a vector adds in a step."""
 STREAMED: Final = 14
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 HIDDEN: Final = 0.8
@@ -82,7 +90,7 @@ class Winograd(ScheduleRule):
             plan = _plan(kernel.windows, target, TRANSFORM)
             return None if plan is None else Tiles(kernel, plan).kernel()
 
-        return rewritten_kernels(func, rewrite)
+        return rewritten_kernels(func, rewrite, is_large_sum)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are transformed already."""
@@ -105,7 +113,7 @@ class Winograd(ScheduleRule):
             buffers[func.params[position]] = packed
             return Tiles(kernel, plan).kernel(packed)
 
-        arranged = rewritten_kernels(func, rewrite)
+        arranged = rewritten_kernels(func, rewrite, is_large_sum)
         return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 
@@ -139,7 +147,11 @@ def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
     shape, lanes = _shape(windows), tile_for(target, 32).lanes
     if shape is None or lanes < F4.m:
         return None
-    chosen = _chosen(shape, windows, lanes, transform)
+    dtypes = windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype
+    if words_for(target, *dtypes, in_tiles=True) not in (None, words_for(target, *dtypes)):
+        return None
+    direct = NARROW if words_for(target, *dtypes) is not None else None
+    chosen = _chosen(shape, windows, lanes, transform, direct)
     return None if chosen is None else _sizes(shape, *chosen, target)
 
 
@@ -170,9 +182,12 @@ def _forms(axis: Axis) -> list[Transform]:
 
 
 def _chosen(
-    shape: _Shape, windows: Windows, lanes: int, transform: int
+    shape: _Shape, windows: Windows, lanes: int, transform: int, narrow: float | None
 ) -> tuple[Transform, Transform] | None:
-    """The transforms with which a convolution is faster than in the direct form; None if it is not."""
+    """The transforms with which a convolution is faster than in the direct form; None if it is not.
+
+    `narrow` are the steps of the direct form over those that count, where the machine has dot products for it.
+    """
     if min(shape.inputs, shape.outputs) < FEWEST:
         return None
     products = shape.inputs * shape.outputs / lanes
@@ -192,8 +207,8 @@ def _chosen(
     best = min(product(_forms(rows), _forms(columns)), key=cost)
     if all(form.exact for form in best):
         return None
-    direct = DIRECT * TAPS**2 * prod(shape.pixels()) * products
-    return best if not transform or cost(best) < direct else None
+    direct = (narrow or DIRECT) * TAPS**2 * prod(shape.pixels()) * products
+    return best if (not transform and narrow is None) or cost(best) < direct else None
 
 
 def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -> Plan:

@@ -86,7 +86,7 @@ class Tiles:
             def gathered(squares: Buffer) -> Stmt:
                 return loop("lane", lanes, lambda lane: block(
                     vector_store(squares, ((i * columns.taps + j) * lanes + lane,), BufferLoad(
-                        source, (minimum(first + lane, int64(plan.outputs - 1)), ci, int64(i), int64(j))))
+                        source, (minimum(first + lane, int64(plan.outputs - 1)), ci, int64(i), int64(j))).astype(DTYPE))
                     for i in range(rows.taps) for j in range(columns.taps)))  # fmt: skip
 
             def lines(squares: Buffer, half: Buffer) -> Stmt:

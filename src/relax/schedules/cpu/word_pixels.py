@@ -1,0 +1,87 @@
+"""The rule for convolutions of single elements (1 × 1) of bfloat16, with weights that are known.
+
+    for n, co, h, w, ci in T.grid(…):                   acc[p, :] = T.dot_bf16(acc[p, :], W2[io, k, p], P2[k, :])
+        with T.block("conv"):
+            C[n, co, h, w] += W[co, ci, 0, 0] * …       P2[k, :] = words of X[n, 2 * k, :] and X[n, 2 * k + 1, :]
+
+The loops are those of `pointwise`: words of two input channels stand where input channels stand there, and sums are
+float32. Pixels become words as a chunk of them is copied, weights while a program is built.
+
+Refused: machines without dot products of bfloat16, or with tiles, which `dot_convolutions` uses; weights that are not
+known, and what `pointwise` refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...target import Target
+from ...tir import PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ..rule import PackedFunction, ScheduleRule
+from .operands import is_large_sum
+from .packed_panels import users_of
+from .pixels import WeightBlocks
+from .pointwise import pixels_of, writer_for
+from .windows import Kernel, Windows, rewritten_kernels
+from .words import Words, bits_view, words_for
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class WordPixels(ScheduleRule):
+    """The rule for convolutions of single elements of bfloat16."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del func, target, tunable
+        return None
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights that are words in the order in which its tiles read them."""
+        if not func.attrs.get("tir.noalias"):
+            return None
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, WordBlocks] = {}
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights, words = kernel.windows.weight.buffer, _words_of(kernel.windows, target)
+            position = positions.get(weights)
+            if words is None or position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            pixels = pixels_of(kernel)
+            if pixels is None:
+                return None
+            writer = writer_for(replace(pixels, source=bits_view(pixels.source)), target, words)
+            packings[position] = packing = WordBlocks(writer.packing(), words)
+            packed = decl_buffer(packing.blocks.shape, "int32", f"{weights.name}_words")
+            buffers[func.params[position]] = packed
+            return writer.loops(packed)
+
+        arranged = rewritten_kernels(func, rewrite, is_large_sum)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _words_of(windows: Windows, target: Target) -> Words | None:
+    if windows.data.dtype != "bfloat16" or target.machine.vector_bits < 128:
+        return None
+    return words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
+
+
+@dataclass(frozen=True)
+class WordBlocks:
+    """Weights (outputs, inputs, 1 …) as words of neighbouring inputs, in the blocks that tiles read."""
+
+    blocks: WeightBlocks
+    words: Words
+
+    def __call__(self, array: Array) -> Array:
+        matrix = np.reshape(array, (*array.shape[:2], 1))
+        return self.blocks(self.words.packed(matrix)[..., 0])
+
+
+__all__ = ["WordBlocks", "WordPixels"]
