@@ -17,7 +17,7 @@ import importlib
 from typing import Any
 
 import numpy as np
-from kernels import Run, clock_of, fastest, memory, onnx_runtime, openvino_run, race
+from kernels import Run, aligned, clock_of, fastest, memory, onnx_runtime, openvino_run, race
 from rich.console import Console
 from rich.table import Table
 
@@ -93,7 +93,7 @@ def scaled_dot_product(feeds: dict[str, np.ndarray[Any, Any]], threads: int) -> 
     except ImportError:
         return {}
     heads = {
-        name: np.ascontiguousarray(array.reshape(1, -1, HEADS, SIZE).swapaxes(1, 2))
+        name: aligned(array.reshape(1, -1, HEADS, SIZE).swapaxes(1, 2))
         for name, array in feeds.items()
     }
     ops = package.opset13
@@ -108,7 +108,7 @@ def measured(queries: int, keys: int, threads: int, seconds: float, busy: bool) 
     """The least time of each candidate."""
     generator = np.random.default_rng(0)
     q, k, v, y = (
-        generator.standard_normal((1, n, HEADS * SIZE)).astype("float32")
+        aligned(generator.standard_normal((1, n, HEADS * SIZE)).astype("float32"))
         for n in (queries, keys, keys, queries)
     )
     kernel = ours(queries, keys)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from kernels import Run, clock_of, memory, onnx_runtime, openvino, race
+from kernels import Run, aligned, clock_of, memory, onnx_runtime, openvino, race
 from onnx import helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
@@ -171,8 +171,8 @@ def operands(case: Case) -> list[Any]:
     """Random numbers; indices below 30,000."""
     generator = np.random.default_rng(0)
     return [
-        generator.integers(0, 30000, shape) if case.dtype(i) == "int64" else
-        generator.standard_normal(shape).astype(case.dtype(i))
+        aligned(generator.integers(0, 30000, shape) if case.dtype(i) == "int64" else
+                generator.standard_normal(shape).astype(case.dtype(i)))
         for i, shape in enumerate(case.shapes)
     ]  # fmt: skip
 
@@ -182,7 +182,7 @@ def own(kernel: PrimFunc, given: Sequence[Any], arranged: bool) -> tuple[Run, An
     if arranged:
         kernel = schedule(kernel, resolve("llvm"), cpu.RULES)
     outputs = [kernel.buffer_map[param] for param in kernel.params[len(given) :]]
-    results = [np.zeros([int(size) for size in out.shape], str(out.dtype)) for out in outputs]
+    results = [aligned(np.zeros([int(size) for size in out.shape], str(out.dtype))) for out in outputs]
     compiled = build_module(kernel)["main"].packed
     arguments = [tvm_ffi.from_dlpack(array) for array in (*given, *results)]
     return (lambda: compiled(*arguments)), results[0]

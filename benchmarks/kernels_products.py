@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from kernels import clock_of, fastest, onnx_runtime, openvino, race
+from kernels import aligned, clock_of, fastest, onnx_runtime, openvino, race
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
@@ -124,7 +124,7 @@ def cases() -> Iterator[Case]:
 def runs(case: Case, threads: int) -> dict[str, Any]:
     """What runs the case, checked against NumPy."""
     set_num_threads(threads)
-    a, b = case.operands()
+    a, b = map(aligned, case.operands())
     func, target, right = case.kernel(), resolve("llvm"), b
     packed = cpu.Product().pack(func, target, (1,)) if case.weights else None
     if packed is not None:
@@ -132,7 +132,7 @@ def runs(case: Case, threads: int) -> dict[str, Any]:
     else:
         func = schedule(func, target, cpu.RULES)
     expected = a @ (b.swapaxes(-1, -2) if case.transposed else b)
-    result = np.zeros(expected.shape, "float32")
+    right, result = aligned(right), aligned(np.zeros(expected.shape, "float32"))
     kernel = build_module(func)["main"].packed
     arguments = [tvm_ffi.from_dlpack(array) for array in (a, right, result)]
     kernel(*arguments)
