@@ -92,10 +92,7 @@ def scaled_dot_product(feeds: dict[str, np.ndarray[Any, Any]], threads: int) -> 
         package = importlib.import_module("openvino")
     except ImportError:
         return {}
-    heads = {
-        name: aligned(array.reshape(1, -1, HEADS, SIZE).swapaxes(1, 2))
-        for name, array in feeds.items()
-    }
+    heads = {name: aligned(array.reshape(1, -1, HEADS, SIZE).swapaxes(1, 2)) for name, array in feeds.items()}
     ops = package.opset13
     operands = [ops.parameter(list(array.shape), np.float32, name) for name, array in heads.items()]
     for operand, name in zip(operands, heads, strict=True):

@@ -4,9 +4,9 @@
 
 Each row is one operator or chain of operators as one kernel. The columns are the time of the kernel as its formula says
 it, as the schedule rules arrange it, and of ONNX Runtime and OpenVINO where they are installed and have the operator;
-then the faster one's time as a multiple of the rules'; the time of a plain copy that reads and writes as many bytes as the
-kernel does, or of a plain read for a kernel that writes less than a tenth of what it reads, as a share of the rules' time; and
-what compiling took of processors.
+then the faster one's time as a multiple of the rules'; the time of a plain copy that reads and writes as many bytes as
+the kernel does, or of a plain read for a kernel that writes less than a tenth of what it reads, as a share of the
+rules' time; and what compiling took of processors.
 The candidates run in turn in one process; times are the least of all runs.
 """
 
@@ -33,6 +33,7 @@ from relax.script import from_source
 from relax.tir import PrimFunc
 from relax.transform import FuseOps, FuseTIR, LegalizeOps
 from relax.transform.fusion import AnnotateTIROpPattern
+
 
 @dataclass(frozen=True)
 class Case:

@@ -14,6 +14,7 @@ from .dot_products import DotProduct
 from .nests import Nests
 from .pointwise import Pointwise
 from .product import Product
+from .scans import Scans
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
 
@@ -29,6 +30,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Blocked(),
     Convolution(),
     Nests(),
+    Scans(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
@@ -42,6 +44,7 @@ __all__ = [
     "Nests",
     "Pointwise",
     "Product",
+    "Scans",
     "StreamedAttention",
     "StreamedProduct",
     "Winograd",

@@ -85,7 +85,9 @@ class Lanes:
         starts = [self._start(stage, accumulators) for stage in self.element.updates]
         ends = [self._end(stage, accumulators) for stage in self.element.updates]
         outer = [axis for axis in self.one.elements if axis is not self.vector]
-        body: Stmt = block([*starts, nested(outer, bound(self.fixed, block(self._filled(accumulators)))), *ends])
+        body: Stmt = block(
+            [*starts, nested(outer, bound(self.fixed, block(self._filled(accumulators)))), *ends]
+        )
         for buffer in accumulators.values():
             body = AllocBuffer(buffer, body)
         return body
