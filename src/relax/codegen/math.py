@@ -236,7 +236,7 @@ def erfc(x: Val) -> Val:
 
 def _erfc_by_pieces(x: Val) -> Val:
     """e^-a² · erfcx(a) of a = |x|, or 2 less that. What a² is rounded by takes one operation on such machines."""
-    a = _clamped(x.abs(), 0.0, 10.15)
+    a = _clamped(x.abs(), 0.0, 10.1)
     square = a * a
     n, r = _reduced(-square)
     r, factor = r - a.intrinsic("fma", a, -square), erfcx_by_pieces(a)

@@ -101,7 +101,7 @@ def tanh_by_pieces(x: Val) -> Val:
 
 
 def erfcx_by_pieces(a: Val) -> Val:
-    """e^(a²) · erfc(a) for 0 ≤ a ≤ 10.15, within 2 units in the last place."""
+    """e^(a²) · erfc(a) for 0 ≤ a ≤ 10.1, within 2 units in the last place."""
     return _by_pieces("erfcx", _ERFCX, _ERFCX_SCALE, a)
 
 

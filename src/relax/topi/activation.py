@@ -65,8 +65,8 @@ def _gelu(x: PrimExpr) -> PrimExpr:
 def _slope(z: PrimExpr) -> PrimExpr:
     """-erfc'(z) / erfc(z) for positive z.
 
-    It is between z + √(z² + 4/π) and z + √(z² + 2) (Abramowitz & Stegun 7.1.13). In float32, where z is below 11, an error
-    of 0.7 / z makes one of a third of a unit in the last place, so that 2z + 0.1 is enough.
+    It is between z + √(z² + 4/π) and z + √(z² + 2) (Abramowitz & Stegun 7.1.13). In float32, where z is below 11, an
+    error of 0.7 / z makes one of a third of a unit in the last place, so that 2z + 0.1 is enough.
     """
     if z.dtype == "float32":
         return z * const(2.0, z.dtype) + const(0.1, z.dtype)
