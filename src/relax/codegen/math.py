@@ -85,7 +85,7 @@ def _clamped(x: Val, low: float, high: float) -> Val:
 
 def _exp_reduced(r: Val) -> Val:
     """exp of |r| ≤ ln 2 / 2."""
-    return polynomial(r, _EXP).fma(r * r, r) + 1.0
+    return polynomial(r, _EXP).fma(r, 1.0).fma(r, 1.0)
 
 
 def _keep_nan(x: Val, result: Val) -> Val:
@@ -94,7 +94,7 @@ def _keep_nan(x: Val, result: Val) -> Val:
 
 def _reduced(t: Val) -> tuple[Val, Val]:
     """The multiple n of ln 2 nearest to t, and t - n ln 2."""
-    n = (t * (1 / math.log(2))).rint()
+    n = t.fma(1 / math.log(2), 12582912.0) - 12582912.0
     return n, n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, t))
 
 
