@@ -1,19 +1,23 @@
-"""Attention against ONNX Runtime: its MultiHeadAttention, and the operators that attention is spelled out with.
+"""Attention against the fused operators of ONNX Runtime and OpenVINO, and the operators that it is spelled out with.
 
-    python benchmarks/kernels_attention.py [--seconds S] [--threads N ...] [--only WORD]
+    python benchmarks/kernels_attention.py [--seconds S] [--threads N ...] [--only WORD] [--busy]
 
-12 heads of 64 numbers, float32. "decode" is one query on keys and values that stand in a cache. The candidates run in
-turn in one process; times are the least of all runs. The last columns are the peers' times as multiples of ours, and
-our speed: operations in a second, or bytes of keys and values for one query.
+12 heads of 64 numbers, float32. "decode" is one query on keys and values that stand in a cache. The fused operators are
+ONNX Runtime's MultiHeadAttention and OpenVINO's ScaledDotProductAttention, which is given one head after the other as
+it likes; "spelled out" is ONNX Runtime with products, softmax and transposes. The candidates run in turn in one
+process; times are the least of all runs. The last columns are the time of the faster fused operator as a multiple of
+ours, our speed (operations in a second, or bytes of keys and values for one query), and its share of the most that the
+machine does: multiply-adds in registers, or a plain read of as many bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 from typing import Any
 
 import numpy as np
-from kernels import Run, onnx_runtime, race
+from kernels import Run, aligned, clock_of, fastest, memory, onnx_runtime, openvino_run, race
 from rich.console import Console
 from rich.table import Table
 
@@ -82,17 +86,35 @@ def peers(queries: int, keys: int, feeds: dict[str, np.ndarray[Any, Any]], threa
     return {name: run for name, run in runs.items() if run is not None}
 
 
-def measured(queries: int, keys: int, threads: int, seconds: float) -> dict[str, float]:
+def scaled_dot_product(feeds: dict[str, np.ndarray[Any, Any]], threads: int) -> dict[str, Run]:
+    """A run of OpenVINO's operator, where it is installed."""
+    try:
+        package = importlib.import_module("openvino")
+    except ImportError:
+        return {}
+    heads = {name: aligned(array.reshape(1, -1, HEADS, SIZE).swapaxes(1, 2)) for name, array in feeds.items()}
+    ops = package.opset13
+    operands = [ops.parameter(list(array.shape), np.float32, name) for name, array in heads.items()]
+    for operand, name in zip(operands, heads, strict=True):
+        operand.output(0).get_tensor().set_names({name})
+    model = package.Model([ops.scaled_dot_product_attention(*operands, causal=False)], operands)
+    return {"openvino": openvino_run(model, heads, threads)}
+
+
+def measured(queries: int, keys: int, threads: int, seconds: float, busy: bool) -> dict[str, float]:
     """The least time of each candidate."""
     generator = np.random.default_rng(0)
     q, k, v, y = (
-        generator.standard_normal((1, n, HEADS * SIZE)).astype("float32")
+        aligned(generator.standard_normal((1, n, HEADS * SIZE)).astype("float32"))
         for n in (queries, keys, keys, queries)
     )
     kernel = ours(queries, keys)
     split = [x.reshape(1, -1, HEADS, SIZE) for x in (q, k, v, y)]
-    others = peers(queries, keys, {"q": q, "k": k, "v": v}, threads)
-    return race({"ours": lambda: kernel(*split), **others}, seconds)
+    feeds = {"q": q, "k": k, "v": v}
+    others = {**peers(queries, keys, feeds, threads), **scaled_dot_product(feeds, threads)}
+    if queries == 1:
+        others["read"] = memory("read", k.nbytes + v.nbytes)
+    return race({"ours": lambda: kernel(*split), **others}, seconds, clock_of(busy, threads))
 
 
 def main() -> None:
@@ -101,30 +123,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", default="")
+    parser.add_argument("--busy", action="store_true", help="time of the processor")
     options = parser.parse_args()
+    peak = fastest(1.0, clock_of(options.busy, 1))
     for threads in options.threads:
         set_num_threads(threads)
-        table = Table(
-            "ms",
-            "relax",
-            "fused",
-            "spelled out",
-            "x fused",
-            "x spelled out",
-            "speed",
-            title=f"{threads} threads",
-        )
+        columns = ("ms", "relax", "fused", "openvino", "spelled out", "x better", "speed", "share")
+        table = Table(*columns, title=f"{threads} threads")
         for name, queries, keys in CASES:
             if options.only not in name:
                 continue
-            times = measured(queries, keys, threads, options.seconds)
+            times = measured(queries, keys, threads, options.seconds, options.busy)
             best = times["ours"]
-            found = [times.get(peer) for peer in ("fused", "spelled out")]
+            found = [times.get(peer) for peer in ("fused", "openvino", "spelled out")]
+            better = min((t for t in found[:2] if t is not None), default=None)
             work = 4e-9 * queries * keys * HEADS * SIZE
             speed = f"{work / best:.0f} GFLOP/s" if queries > 1 else f"{2 * work / best:.1f} GB/s"
+            share = work / best / peak / threads if queries > 1 else times["read"] / best
             table.add_row(
                 name, f"{best * 1e3:.3f}", *("-" if t is None else f"{t * 1e3:.3f}" for t in found),
-                *("-" if t is None else f"{t / best:.2f}" for t in found), speed,
+                "-" if better is None else f"{better / best:.2f}", speed, f"{share:.0%}",
             )  # fmt: skip
         Console().print(table)
 

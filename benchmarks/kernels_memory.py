@@ -1,24 +1,27 @@
-"""Kernels that memory bounds, and others that are neither products nor convolutions, against ONNX Runtime.
+"""Kernels that memory bounds, and others that are neither products nor convolutions, against other engines.
 
-    python benchmarks/kernels_memory.py [--seconds S] [--threads N ...] [--only WORD]
+    python benchmarks/kernels_memory.py [--seconds S] [--threads N ...] [--only WORD] [--busy]
 
 Each row is one operator or chain of operators as one kernel. The columns are the time of the kernel as its formula says
-it, as the schedule rules arrange it, and of ONNX Runtime where it is installed and has the operator; then the peer's
-time as a multiple of the rules', and the speed of a copy of the same number of bytes as a share of the rules' time.
+it, as the schedule rules arrange it, and of ONNX Runtime and OpenVINO where they are installed and have the operator;
+then the faster one's time as a multiple of the rules'; the time of a plain copy that reads and writes as many bytes as
+the kernel does, or of a plain read for a kernel that writes less than a tenth of what it reads, as a share of the
+rules' time; and what compiling took of processors.
 The candidates run in turn in one process; times are the least of all runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm_ffi
+from kernels import Run, aligned, clock_of, memory, onnx_runtime, openvino, race
+from onnx import helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
 
@@ -30,8 +33,6 @@ from relax.script import from_source
 from relax.tir import PrimFunc
 from relax.transform import FuseOps, FuseTIR, LegalizeOps
 from relax.transform.fusion import AnnotateTIROpPattern
-
-Run = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Case:
     """Further operands of the nodes: integers."""
     dtypes: tuple[str, ...] = ()
     """Dtypes of operands; float32 if there are none."""
+    nread: int | None = None
+    """The bytes that are read of the operands, if not all."""
 
     def dtype(self, i: int) -> str:
         return self.dtypes[i] if self.dtypes else "float32"
@@ -86,6 +89,9 @@ CASES: tuple[Case, ...] = (
     Case("erf 1024x1024", ((1024, 1024),), "R.erf(x0)", one("Erf")),
     Case("add 64x56x56 + 64x1x1", ((64, 56, 56), (64, 1, 1)), "R.add(x0, x1)", one("Add", "x0 x1")),
     Case("add 1024x3072", ((1024, 3072), (1024, 3072)), "R.add(x0, x1)", one("Add", "x0 x1")),
+    Case("cast 1024x3072 to float16", ((1024, 3072),), 'R.astype(x0, "float16")', one("Cast", to=10)),
+    Case("cast 1024x3072 to int32", ((1024, 3072),), 'R.astype(x0, "int32")', one("Cast", to=6)),
+    Case("cast bytes 1024x3072", ((1024, 3072),), 'R.astype(x0, "float32")', one("Cast", to=1), dtypes=("uint8",)),
     Case("sum of all 1024x1024", ((1024, 1024),), "R.sum(x0)", one("ReduceSum", keepdims=0)),
     Case("sum of rows 1024x1024", ((1024, 1024),), "R.sum(x0, axis=1)",
          one("ReduceSum", "x0 c0", keepdims=0), (("c0", (1,)),)),
@@ -93,6 +99,14 @@ CASES: tuple[Case, ...] = (
          one("ReduceSum", "x0 c0", keepdims=0), (("c0", (0,)),)),
     Case("max of rows 1024x1024", ((1024, 1024),), "R.max(x0, axis=1)",
          one("ReduceMax", "x0 c0", keepdims=0), (("c0", (1,)),)),
+    Case("max of columns 1024x1024", ((1024, 1024),), "R.max(x0, axis=0)",
+         one("ReduceMax", "x0 c0", keepdims=0), (("c0", (0,)),)),
+    Case("mean of the middle 32x256x512", ((32, 256, 512),), "R.mean(x0, axis=1)",
+         one("ReduceMean", "x0 c0", keepdims=0), (("c0", (1,)),)),
+    Case("sum of ends 64x256x64", ((64, 256, 64),), "R.sum(x0, axis=[0, 2])",
+         one("ReduceSum", "x0 c0", keepdims=0), (("c0", (0, 2)),)),
+    Case("argmax of columns 1024x1024", ((1024, 1024),), "R.argmax(x0, axis=0)",
+         one("ArgMax", axis=0, keepdims=0)),
     Case("argmax of rows 1024x1024", ((1024, 1024),), "R.argmax(x0, axis=1)",
          one("ArgMax", axis=1, keepdims=0)),
     Case("mean of images 8x256x28x28", ((8, 256, 28, 28),), "R.mean(x0, axis=[2, 3])",
@@ -104,14 +118,30 @@ CASES: tuple[Case, ...] = (
          one("Transpose", perm=[0, 2, 3, 1])),
     Case("concat 1024x(512 + 256)", ((1024, 512), (1024, 256)), "R.concat((x0, x1), axis=1)",
          one("Concat", "x0 x1", axis=1)),
+    Case("concat (512 + 256)x1024", ((512, 1024), (256, 1024)), "R.concat((x0, x1), axis=0)",
+         one("Concat", "x0 x1", axis=0)),
+    Case("concat 1x(64 + 64)x56x56", ((1, 64, 56, 56), (1, 64, 56, 56)), "R.concat((x0, x1), axis=1)",
+         one("Concat", "x0 x1", axis=1)),
+    Case("pad 64x112x112 by 1", ((64, 112, 112),), "R.nn.pad(x0, (0, 0, 1, 1, 1, 1))",
+         one("Pad", "x0 c0"), (("c0", (0, 1, 1, 0, 1, 1)),)),
+    Case("heads 4x384x12x64 0231", ((4, 384, 12, 64),), "R.permute_dims(x0, [0, 2, 3, 1])",
+         one("Transpose", perm=[0, 2, 3, 1])),
+    Case("NHWC to NCHW 4x56x56x64", ((4, 56, 56, 64),), "R.permute_dims(x0, [0, 3, 1, 2])",
+         one("Transpose", perm=[0, 3, 1, 2])),
+    Case("transpose bytes 1024x1024", ((1024, 1024),), "R.permute_dims(x0)", one("Transpose", perm=[1, 0]),
+         dtypes=("uint8",)),
+    Case("slice 1024x(1024 of 3072)", ((1024, 3072),), "R.strided_slice(x0, (1,), (1024,), (2048,))",
+         one("Slice", "x0 c0 c1 c2"), (("c0", (1024,)), ("c1", (2048,)), ("c2", (1,))), nread=1024 * 1024 * 4),
     Case("take 30000x768 by 512", ((30000, 768), (512,)), "R.take(x0, x1, axis=0)",
-         one("Gather", "x0 x1", axis=0), dtypes=("float32", "int64")),
+         one("Gather", "x0 x1", axis=0), dtypes=("float32", "int64"), nread=512 * 768 * 4),
     Case("max_pool 3x3/2 1x64x112x112", ((1, 64, 112, 112),), "R.nn.max_pool2d(x0, (3, 3), (2, 2), (1, 1))",
          one("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])),
     Case("avg_pool 2x2/2 1x64x112x112", ((1, 64, 112, 112),), "R.nn.avg_pool2d(x0, (2, 2), (2, 2))",
          one("AveragePool", kernel_shape=[2, 2], strides=[2, 2])),
     Case("cumsum of rows 1024x1024", ((1024, 1024),), "R.cumsum(x0, axis=1)",
          one("CumSum", "x0 c0"), (("c0", (1,)),)),
+    Case("cumsum of columns 1024x1024", ((1024, 1024),), "R.cumsum(x0, axis=0)",
+         one("CumSum", "x0 c0"), (("c0", (0,)),)),
 )  # fmt: skip
 
 
@@ -142,8 +172,8 @@ def operands(case: Case) -> list[Any]:
     """Random numbers; indices below 30,000."""
     generator = np.random.default_rng(0)
     return [
-        generator.integers(0, 30000, shape) if case.dtype(i) == "int64" else
-        generator.standard_normal(shape).astype(case.dtype(i))
+        aligned(generator.integers(0, 30000, shape) if case.dtype(i) == "int64" else
+                generator.standard_normal(shape).astype(case.dtype(i)))
         for i, shape in enumerate(case.shapes)
     ]  # fmt: skip
 
@@ -153,64 +183,38 @@ def own(kernel: PrimFunc, given: Sequence[Any], arranged: bool) -> tuple[Run, An
     if arranged:
         kernel = schedule(kernel, resolve("llvm"), cpu.RULES)
     outputs = [kernel.buffer_map[param] for param in kernel.params[len(given) :]]
-    results = [np.zeros([int(size) for size in out.shape], str(out.dtype)) for out in outputs]
+    results = [aligned(np.zeros([int(size) for size in out.shape], str(out.dtype))) for out in outputs]
     compiled = build_module(kernel)["main"].packed
     arguments = [tvm_ffi.from_dlpack(array) for array in (*given, *results)]
     return (lambda: compiled(*arguments)), results[0]
 
 
-def peer(case: Case, given: Sequence[Any], threads: int) -> tuple[Run, Callable[[], Any]] | None:
-    """A run of ONNX Runtime with operands and result in place, and its result; None without it."""
-    try:
-        onnxruntime = importlib.import_module("onnxruntime")
-        helper, numpy_helper = (
-            importlib.import_module(f"onnx.{part}") for part in ("helper", "numpy_helper")
-        )
-    except ImportError:
-        return None
-    if not case.nodes:
-        return None
-    nodes = [helper.make_node(op, i.split(), [o], **attributes) for op, i, o, attributes in case.nodes]
+def model_of(case: Case, given: Sequence[Any]) -> bytes:
+    """The case as an ONNX model."""
+    nodes = [helper.make_node(op, i.split(), o.split(), **attributes) for op, i, o, attributes in case.nodes]
     inputs = [
         helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for i, array in enumerate(given)
     ]
     constants = [numpy_helper.from_array(np.array(values, "int64"), name) for name, values in case.constants]
-    outputs = [helper.make_empty_tensor_value_info("y")]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 4
-    try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception:  # noqa: BLE001  the peer does not have the operator
-        return None
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info("y")], constants)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10
+    ).SerializeToString()
+
+
+def peers(case: Case, given: Sequence[Any], threads: int) -> dict[str, Run]:
+    """Runs of the engines that are installed and take the case."""
+    if not case.nodes:
+        return {}
+    model = model_of(case, given)
     feeds = {f"x{i}": array for i, array in enumerate(given)}
-    result = session.run(None, feeds)[0]
-    binding = session.io_binding()
-    for name, array in feeds.items():
-        binding.bind_cpu_input(name, array)
-    place = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros_like(result))
-    binding.bind_ortvalue_output("y", place)
-    return (lambda: session.run_with_iobinding(binding)), place.numpy
+    makers = {"onnxruntime": onnx_runtime, "openvino": openvino}
+    made = {name: make(model, feeds, threads) for name, make in makers.items()}
+    return {name: run for name, run in made.items() if run is not None}
 
 
-def race(candidates: dict[str, Run], seconds: float) -> dict[str, float]:
-    """The least time of each, in turn until the seconds are over."""
-    best = dict.fromkeys(candidates, float("inf"))
-    end = time.perf_counter() + seconds
-    while True:
-        for name, run in candidates.items():
-            start = time.perf_counter()
-            run()
-            best[name] = min(best[name], time.perf_counter() - start)
-        if time.perf_counter() > end:
-            return best
-
-
-def measure(case: Case, threads: int, seconds: float) -> tuple[str, ...]:
+def measure(case: Case, threads: int, seconds: float, busy: bool) -> tuple[str, ...]:
     """One row of the table."""
     given, kernel = operands(case), kernel_of(case)
     set_num_threads(threads)
@@ -218,36 +222,40 @@ def measure(case: Case, threads: int, seconds: float) -> tuple[str, ...]:
     start = time.process_time()
     rules, result = own(kernel, given, arranged=True)
     compiling = time.process_time() - start
-    source = np.zeros(max(sum(array.nbytes for array in given) + result.nbytes, 128) // 8, "float32")
-    target = np.zeros_like(source)
-    candidates: dict[str, Run] = {"plain": plain, "rules": rules, "copy": lambda: np.copyto(target, source)}
-    other = peer(case, given, threads)
-    if other is not None:
-        candidates["peer"] = other[0]
-    best = race(candidates, seconds)
+    nread = sum(array.nbytes for array in given) if case.nread is None else case.nread
+    few = result.nbytes * 10 < nread
+    most = memory("read", nread) if few else memory("copy", nread + result.nbytes)
+    candidates = {"plain": plain, "rules": rules, "memory": most, **peers(case, given, threads)}
+    best = race(candidates, seconds, clock_of(busy, threads))
     np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
-    if other is not None:
-        np.testing.assert_allclose(result, other[1](), rtol=1e-3, atol=1e-4)
-    show = [f"{best[name] * 1e3:.3f}" for name in ("plain", "rules")]
-    show += [f"{best['peer'] * 1e3:.3f}", f"{best['peer'] / best['rules']:.2f}"] if other else ["", ""]
-    return (case.name, str(threads), *show, f"{best['copy'] / best['rules']:.2f}", f"{compiling * 1e3:.0f}")
+    others = [best.get(name) for name in ("onnxruntime", "openvino")]
+    found = [t for t in others if t is not None]
+    return (
+        case.name, str(threads), f"{best['plain'] * 1e3:.3f}", f"{best['rules'] * 1e3:.3f}",
+        *("" if t is None else f"{t * 1e3:.3f}" for t in others),
+        f"{min(found) / best['rules']:.2f}" if found else "",
+        f"{best['memory'] / best['rules']:.2f}", f"{compiling * 1e3:.0f}",
+    )  # fmt: skip
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Kernels that memory bounds, against ONNX Runtime.")
+    parser = argparse.ArgumentParser(description="Kernels that memory bounds, against other engines.")
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", default="")
+    parser.add_argument("--busy", action="store_true", help="time of the processor")
     options = parser.parse_args()
-    table = Table(
-        "kernel", "threads", "plain ms", "rules ms", "peer ms", "peer / rules", "copy / rules", "compile ms"
-    )
+    columns = (
+        "kernel", "threads", "plain ms", "rules ms", "onnxruntime", "openvino", "faster / rules",
+        "memory / rules", "compile ms",
+    )  # fmt: skip
+    table = Table(*columns)
     for case in CASES:
         if options.only in case.name:
             for threads in options.threads:
-                table.add_row(*measure(case, threads, options.seconds))
-    Console(width=130).print(table)
+                table.add_row(*measure(case, threads, options.seconds, options.busy))
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Products of matrices against ONNX Runtime, by shape: the time, the ratio, and the share of the fastest multiply-add.
+"""Products of matrices against ONNX Runtime and OpenVINO, by shape: the time, the ratio to the faster of them, and the
+share of the fastest multiply-add.
 
-    python benchmarks/kernels_products.py [--threads N ...] [--only WORD] [--seconds S]
+    python benchmarks/kernels_products.py [--threads N ...] [--only WORD] [--seconds S] [--busy]
 
 Rows with "weights" have a right operand that is known when the program is built, here and there. A size in words is one
 that the kernel does not know when it is compiled.
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from kernels import fastest, onnx_runtime, race
+from kernels import aligned, clock_of, fastest, onnx_runtime, openvino, race
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
@@ -123,7 +124,7 @@ def cases() -> Iterator[Case]:
 def runs(case: Case, threads: int) -> dict[str, Any]:
     """What runs the case, checked against NumPy."""
     set_num_threads(threads)
-    a, b = case.operands()
+    a, b = map(aligned, case.operands())
     func, target, right = case.kernel(), resolve("llvm"), b
     packed = cpu.Product().pack(func, target, (1,)) if case.weights else None
     if packed is not None:
@@ -131,37 +132,43 @@ def runs(case: Case, threads: int) -> dict[str, Any]:
     else:
         func = schedule(func, target, cpu.RULES)
     expected = a @ (b.swapaxes(-1, -2) if case.transposed else b)
-    result = np.zeros(expected.shape, "float32")
+    right, result = aligned(right), aligned(np.zeros(expected.shape, "float32"))
     kernel = build_module(func)["main"].packed
     arguments = [tvm_ffi.from_dlpack(array) for array in (a, right, result)]
     kernel(*arguments)
     np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3 * float(np.sqrt(case.k)))
     feeds = {"a": a} if case.weights else {"a": a, "b": b}
-    peer = onnx_runtime(case.model(a, b), feeds, threads)
-    return {"relax": lambda: kernel(*arguments), **({} if peer is None else {"onnxruntime": peer})}
+    model = case.model(a, b)
+    peers = {"onnxruntime": onnx_runtime(model, feeds, threads), "openvino": openvino(model, feeds, threads)}
+    return {"relax": lambda: kernel(*arguments), **{k: run for k, run in peers.items() if run is not None}}
 
 
 def main() -> None:
     """Print a table for each number of threads."""
-    parser = argparse.ArgumentParser(description="Products of matrices against ONNX Runtime.")
+    parser = argparse.ArgumentParser(description="Products of matrices against other engines.")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each case")
+    parser.add_argument("--busy", action="store_true", help="time of the processor")
     options = parser.parse_args()
-    peak = fastest()
+    peak = fastest(1.0, clock_of(options.busy, 1))
     for threads in options.threads:
         title = f"{threads} thread(s), at most {peak * threads:.0f} GFLOP/s"
-        table = Table("product", "ms", "GFLOP/s", "of the fastest", "onnxruntime ms", "ratio", title=title)
+        clock = clock_of(options.busy, threads)
+        columns = ("product", "ms", "GFLOP/s", "of the fastest", "onnxruntime ms", "openvino ms", "ratio")
+        table = Table(*columns, title=title)
         for case in cases():
             if options.only not in str(case):
                 continue
-            best = race(runs(case, threads), options.seconds)
-            ours, peer = best["relax"], best.get("onnxruntime")
+            best = race(runs(case, threads), options.seconds, clock)
+            ours = best.pop("relax")
             speed = case.work / ours
-            others = ("", "") if peer is None else (f"{peer * 1e3:.3f}", f"{peer / ours:.2f}")
+            peers = [best.get(name) for name in ("onnxruntime", "openvino")]
             table.add_row(
-                str(case), f"{ours * 1e3:.3f}", f"{speed:.0f}", f"{speed / peak / threads:.0%}", *others
-            )
+                str(case), f"{ours * 1e3:.4f}", f"{speed:.0f}", f"{speed / peak / threads:.0%}",
+                *("" if peer is None else f"{peer * 1e3:.4f}" for peer in peers),
+                f"{min(best.values()) / ours:.2f}" if best else "",
+            )  # fmt: skip
         Console().print(table)
 
 

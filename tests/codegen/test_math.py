@@ -10,6 +10,7 @@ import pytest
 from relax import codegen
 from relax.codegen import resolve
 from relax.prim import intrin
+from relax.script import from_source
 from relax.script import tir as T
 
 
@@ -120,6 +121,48 @@ def test_erf_of_vectors_is_that_of_elements():
     assert np.isnan(found[np.isnan(x)]).all()
     assert np.signbit(found[given.size - 1])
     for i in range(0, 16384, 41):
+        alone = np.empty(1, "float32")
+        module["single"](float(x[i]), alone)
+        np.testing.assert_array_equal(alone, found[i : i + 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "least", "most"), [("tanh", 3, -9.5, 9.5), ("erfc", 3.5, -4.5, 10.4)]
+)
+def test_functions_by_pieces(name, bound, least, most):
+    """Vectors and single elements of a function that is looked up by pieces: between them, in them, and far out."""
+    source = """
+from relax.script import ir as I, tir as T
+
+@I.ir_module
+class Functions:
+    @T.prim_func
+    def vectors(X: T.Buffer((65536,), "float32"), Y: T.Buffer((65536,), "float32")):
+        for i in range(4096):
+            for lane in T.vectorized(16):
+                Y[i * 16 + lane] = T.NAME(X[i * 16 + lane])
+
+    @T.prim_func
+    def single(x: T.float32, Y: T.Buffer((1,), "float32")):
+        Y[0] = T.NAME(x)
+"""
+    module = codegen.build_module(from_source(source.replace("NAME", name)))
+    scale = {"tanh": 15 / 9.03, "erfc": 15 / 10.15}[name]
+    ends = ((2.0 ** np.arange(4)[:, None] * (1 + np.arange(4) / 4)).ravel() - 1) / scale
+    near = (ends[:, None] * (1 + np.arange(-8, 9) * 2.0**-24)).ravel()
+    edges = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1e-38, -3e38]
+    given = np.concatenate([edges, near, -near, 10.0 ** np.linspace(-44, 1, 1000)])
+    x = np.concatenate([given, np.linspace(least, most, 65536 - given.size)]).astype("float32")
+    found = np.empty_like(x)
+    module["vectors"](x, found)
+    numbers = np.isfinite(x)
+    reference = {"tanh": np.tanh, "erfc": np.vectorize(math.erfc, [np.float64])}[name]
+    assert ulps(found[numbers], reference(x[numbers].astype("float64"))).max() < bound
+    np.testing.assert_array_equal(found[:3], {"tanh": [np.nan, 1, -1], "erfc": [np.nan, 0, 2]}[name])
+    assert np.abs(found[numbers]).max() == {"tanh": 1, "erfc": 2}[name]
+    if name == "tanh":
+        np.testing.assert_array_equal(np.signbit(found[3:5]), [False, True])
+    for i in [*range(9), *range(9, x.size, 331)]:
         alone = np.empty(1, "float32")
         module["single"](float(x[i]), alone)
         np.testing.assert_array_equal(alone, found[i : i + 1])

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .builder import float_text, vector
-from .formula import Val, look_up
+from .formula import Val
+from .pieces import LANES, looked_up
 
 _SCALE: Final = 3.9375
 _LARGEST: Final = 3.9365
@@ -39,7 +39,6 @@ _PIECES: Final = (
      -5.8619895e-07, -4.4035554e-07, -3.7432397e-07),
 )  # fmt: skip
 """The coefficients of each power of d, those of the 16 pieces in a row."""
-_LANES: Final = 16
 
 
 def erf_by_pieces(x: Val) -> Val:
@@ -47,25 +46,12 @@ def erf_by_pieces(x: Val) -> Val:
     a = x.abs()
     a = a.gt(_LARGEST).choose(_LARGEST, a)
     rounded = a.fma(_SCALE, _ROUNDED)
-    piece = rounded.bitcast("i32") & (_LANES - 1)
+    piece = rounded.bitcast("i32") & (LANES - 1)
     d = a.fma(_SCALE, -(rounded - _ROUNDED))
-    *others, result = (_looked_up(power, piece) for power in range(len(_PIECES)))
+    *others, result = (looked_up(f"relax.erf.{power}", values, piece) for power, values in enumerate(_PIECES))
     for coefficient in reversed(others):
         result = result.fma(d, coefficient)
     return (result * a).copysign(x)
-
-
-def _looked_up(power: int, piece: Val) -> Val:
-    """The coefficients of a power of d in some pieces."""
-    module = piece.b.module
-    texts = [float_text(value, "float") for value in _PIECES[power]]
-    if piece.lanes != _LANES:
-        return look_up(module.table(f"relax.erf.{power}", "float", texts), "float", piece)
-    values = vector("float", _LANES)
-    function = module.intrinsic("llvm.x86.avx512.permvar.sf.512", values, values, piece.full_type)
-    table = ", ".join(f"float {text}" for text in texts)
-    arguments = f"{values} <{table}>, {piece.full_type} {piece.ref}"
-    return Val(piece.b, "float", _LANES, piece.b.call(values, function, arguments, pure=True))
 
 
 __all__ = ["erf_by_pieces"]

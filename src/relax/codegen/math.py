@@ -20,6 +20,7 @@ from typing import Final
 from .builder import float_text
 from .erf import erf_by_pieces
 from .formula import Val, look_up, polynomial
+from .pieces import erfcx_by_pieces, tanh_by_pieces
 
 _LN2_HIGH: Final = 0.693359375  # 9 bits: its products with whole numbers below 2^15 are exact
 _LN2_LOW: Final = -2.12194440e-4
@@ -84,7 +85,7 @@ def _clamped(x: Val, low: float, high: float) -> Val:
 
 def _exp_reduced(r: Val) -> Val:
     """exp of |r| ≤ ln 2 / 2."""
-    return polynomial(r, _EXP).fma(r * r, r) + 1.0
+    return polynomial(r, _EXP).fma(r, 1.0).fma(r, 1.0)
 
 
 def _keep_nan(x: Val, result: Val) -> Val:
@@ -93,7 +94,7 @@ def _keep_nan(x: Val, result: Val) -> Val:
 
 def _reduced(t: Val) -> tuple[Val, Val]:
     """The multiple n of ln 2 nearest to t, and t - n ln 2."""
-    n = (t * (1 / math.log(2))).rint()
+    n = t.fma(1 / math.log(2), 12582912.0) - 12582912.0
     return n, n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, t))
 
 
@@ -185,7 +186,9 @@ def log1p(x: Val) -> Val:
 
 
 def tanh(x: Val) -> Val:
-    """An odd polynomial near 0; elsewhere 1 - 2 / (e^2|x| + 1) with the sign of x."""
+    """An odd polynomial near 0; elsewhere 1 - 2 / (e^2|x| + 1) with the sign of x. By pieces where that is faster."""
+    if x.b.module.has_vector_scale:
+        return tanh_by_pieces(x)
     a = x.abs()
     square = x * x
     near = (polynomial(square, _TANH) * square).fma(x, x)
@@ -214,7 +217,10 @@ def erfc(x: Val) -> Val:
 
     a² and 2a + 1 are used in two parts, as a relative error of a² would be one of a² units in the last place. What the
     upper 12 bits of a contribute is exact; the rest is added to the exponent: 2a + 1 = d · (1 + s) = d · e^(s - s²/2).
+    By pieces where a machine looks up quickly.
     """
+    if x.b.module.has_vector_scale:
+        return _erfc_by_pieces(x)
     near = 1.0 - polynomial(x * x, _ERF_SMALL).fma(x, x)
     a = _clamped(x.abs(), 0.5, 10.1)
     high = (a.bitcast("i32") & -4096).bitcast("float")
@@ -226,6 +232,17 @@ def erfc(x: Val) -> Val:
     tail = scale_by_power(_exp_reduced(r) * scaled, n)
     far = x.lt(0.0).choose(2.0 - tail, tail)
     return _keep_nan(x, x.abs().lt(0.5).choose(near, far))
+
+
+def _erfc_by_pieces(x: Val) -> Val:
+    """e^-a² · erfcx(a) of a = |x|, or 2 less that. What a² is rounded by takes one operation on such machines."""
+    a = _clamped(x.abs(), 0.0, 10.1)
+    square = a * a
+    n, r = _reduced(-square)
+    r, factor = r - a.intrinsic("fma", a, -square), erfcx_by_pieces(a)
+    product = polynomial(r, _EXP).fma(r * r, r).fma(factor, factor)
+    tail = _scaled(product, n) if _has_scale(x) else scale_by_power(product, n)
+    return _keep_nan(x, x.lt(0.0).choose(2.0 - tail, tail))
 
 
 def _pi_scaled(bits: int) -> int:

@@ -16,7 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from ..prim import Let, PrimExpr, Var, cast, const
+from ..prim.instructions import fma
 
 
 def let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
@@ -90,8 +93,19 @@ def _of_float64(value: PrimExpr, body: Use) -> PrimExpr:
 def scaled(x: PrimExpr, factor: Fraction, body: Use) -> PrimExpr:
     """factor · x in two parts of x's dtype, float32 or float64."""
     if x.dtype == "float32":
-        return _of_float64(cast("float64", x) * float(factor), body)
+        return _scaled_float32(x, factor, body)
     return _multiply(_exact(x), _constant(factor), body)
+
+
+def _scaled_float32(x: PrimExpr, factor: Fraction, body: Use) -> PrimExpr:
+    """factor · x, where the rest of a product is a product that is rounded once."""
+    upper = float(np.float32(float(factor)))
+    high, low = const(upper, "float32"), const(float(factor - Fraction(upper)), "float32")
+
+    def parts(product: PrimExpr) -> PrimExpr:
+        return let(fma(x, high, -product) + x * low, lambda rest: body(Twofold(product, rest)))
+
+    return let(x * high, parts)
 
 
 def cubic(x: PrimExpr, linear: Fraction, cube: Fraction, body: Use) -> PrimExpr:

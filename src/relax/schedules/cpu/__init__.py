@@ -15,6 +15,7 @@ from .nests import Nests
 from .pointwise import Pointwise
 from .pooling import Pooling
 from .product import Product
+from .scans import Scans
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
 from .word_pixels import WordPixels
@@ -33,6 +34,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Convolution(),
     Pooling(),
     Nests(),
+    Scans(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
@@ -47,6 +49,7 @@ __all__ = [
     "Pointwise",
     "Pooling",
     "Product",
+    "Scans",
     "StreamedAttention",
     "StreamedProduct",
     "Winograd",

@@ -25,6 +25,7 @@ from ...prim.intrin import min as minimum
 from ...tir import BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt
 from ...tir.functor import post_order_visit, substitute
 from ..build import let, loop
+from ..invariants import Invariants
 from ..stages import Axis, Group, Stage, with_merged_axes
 from ..straight import Binding, Names, bound
 
@@ -43,7 +44,7 @@ def elementwise(group: Group) -> Stmt:
     if not axes:
         return within(group, stage.body)
     *outer, inner = axes
-    outside, inside = _apart(stage, names.bindings, inner)
+    outside, inside, store = _apart(stage, names.bindings, store, inner)
     body = bound(inside, store)
     kind = ForKind.VECTORIZED if runs_along_memory(named, inner.var) else ForKind.SERIAL
     if inner.size is not None and inner.size <= 2 * STRIP and outer:
@@ -61,23 +62,17 @@ def elementwise(group: Group) -> Stmt:
     return within(group, parallel_over([*outer, strips], let("length", length, strip)))
 
 
-def _apart(stage: Stage, bindings: list[Binding], inner: Axis) -> tuple[list[Binding], list[Binding]]:
-    """Bindings that are the same for the whole innermost loop, and the others.
+def _apart(
+    stage: Stage, bindings: list[Binding], store: Stmt, inner: Axis
+) -> tuple[list[Binding], list[Binding], Stmt]:
+    """Bindings before the innermost loop, of what is the same in all of it, those inside of it, and the store.
 
-    One that may fail stays inside of a loop that perhaps does not run at all.
+    What may fail stays inside of a loop that perhaps does not run at all.
     """
-    outside: list[Binding] = []
-    inside: list[Binding] = []
     runs = inner.size is not None and inner.size > 0
-    varying = {inner.var}
-    for var, value in bindings:
-        safe = runs or (isinstance(value, BufferLoad) and stage.cannot_fail(value))
-        if safe and not varying.intersection(free_vars(value)):
-            outside.append((var, value))
-        else:
-            inside.append((var, value))
-            varying.add(var)
-    return outside, inside
+    invariants = Invariants([inner.var], lambda load: runs or stage.cannot_fail(load))
+    inside = invariants.split(bindings)
+    return invariants.bindings, inside, invariants.named(store)
 
 
 def in_memory_order(stage: Stage) -> tuple[Axis, ...]:

@@ -31,6 +31,7 @@ from ...tir.renew import renew_bound_vars
 from ...tir.schedule.reducers import Combination
 from ..build import block, loop, spread, vector_load, vector_store
 from ..stages import Axis, Stage
+from ..straight import Binding, bound
 from .passes import Element, Pass, Redirect, operation_of, store_all
 
 LANE_REDUCTIONS: Final[dict[type[PrimExpr], Callable[[PrimExpr], PrimExpr]]] = {
@@ -48,8 +49,12 @@ def nested(axes: Sequence[Axis], body: Stmt) -> Stmt:
 class Lanes:
     """A pass with reductions along memory: several vectors of partial results for each."""
 
-    def __init__(self, target: Target, one: Pass, element: Element, vector: Axis) -> None:
+    def __init__(
+        self, target: Target, one: Pass, element: Element, vector: Axis, fixed: list[Binding]
+    ) -> None:
         self.one, self.element, self.vector = one, element, vector
+        self.fixed = fixed
+        """What is bound before the loops along memory."""
         bits = max(min(buffer.dtype.bits, 32) for stage in element.updates for buffer in stage.buffers)
         self.lanes = max(target.machine.vector_bits // max(bits, 8), 1)
         self.count = self._vectors()
@@ -65,7 +70,8 @@ class Lanes:
         for part in (*(v for _, v in self.element.lets), *(s.body for s in self.element.updates)):
             post_order_visit(part, visit)
         several = any(len(stage.buffers) > 1 for stage in self.element.updates)
-        most = 1 if several else 2 if calls else 4
+        extremes = all(operation_of(s.combination) in (Max, Min) for s in self.element.updates if s.combination)
+        most = 1 if several else 2 if calls else 8 if extremes else 4
         size = self.vector.size
         return most if size is None else min(most, max(-(-size // self.lanes), 1))
 
@@ -80,7 +86,9 @@ class Lanes:
         starts = [self._start(stage, accumulators) for stage in self.element.updates]
         ends = [self._end(stage, accumulators) for stage in self.element.updates]
         outer = [axis for axis in self.one.elements if axis is not self.vector]
-        body: Stmt = block([*starts, nested(outer, block(self._filled(accumulators))), *ends])
+        body: Stmt = block(
+            [*starts, nested(outer, bound(self.fixed, block(self._filled(accumulators)))), *ends]
+        )
         for buffer in accumulators.values():
             body = AllocBuffer(buffer, body)
         return body

@@ -20,6 +20,7 @@ from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, post_order_visit
 from ...tir.schedule.reducers import Combination
 from ..build import block
+from ..invariants import Invariants
 from ..stages import Axis, Group, Stage
 from ..straight import Binding, Names, bound
 
@@ -222,6 +223,15 @@ def element_of(rows: Rows, passes: Sequence[Pass], position: int) -> Element:
     return Element(tuple(names.bindings), tuple(stores), tuple(updates))
 
 
+def without_invariants(element: Element, one: Pass, vector: Axis) -> tuple[Element, list[Binding]]:
+    """An element without the values that are the same along an axis, and names for these."""
+    invariants = Invariants([vector.var], lambda load: any(s.cannot_fail(load) for s in one.stages))
+    lets = invariants.split(element.lets)
+    stores = tuple(map(invariants.named, element.stores))
+    updates = tuple(replace(stage, body=invariants.named(stage.body)) for stage in element.updates)
+    return Element(tuple(lets), stores, updates), invariants.bindings
+
+
 def _named_update(stage: Stage, names: Names) -> Stmt:
     """The update of a reduction with the names of elements; of several results, those so far have names too."""
     body = names.stmt(stage.body, stage.buffers)
@@ -272,5 +282,5 @@ def stores_in(stmt: Node) -> tuple[BufferStore, ...]:
 
 __all__ = [
     "Element", "Pass", "Place", "Redirect", "Rows", "element_of", "may_reorder", "operation_of", "passes_of",
-    "store_all", "stores_in",
+    "store_all", "stores_in", "without_invariants",
 ]  # fmt: skip

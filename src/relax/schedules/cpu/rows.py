@@ -41,6 +41,7 @@ from ...tir.renew import renew_bound_vars
 from ...tir.schedule.reducers import Combination
 from ..build import block, let
 from ..stages import Axis, Group, Stage, with_merged_axes
+from ..straight import Binding, bound
 from .elementwise import parallel_over, runs_along_memory, within
 from .lanes import Lanes, nested
 from .passes import (
@@ -54,6 +55,7 @@ from .passes import (
     passes_of,
     store_all,
     stores_in,
+    without_invariants,
 )
 
 ROW_STRIP: Final = 256
@@ -222,11 +224,12 @@ class Along(Rows):
             return self.plain(one, element)
         if not all(runs_along_memory(stage, vector.var) for stage in one.stages):
             return self.plain(one, element)
-        if not element.updates:
-            return self.spatial(one, element, vector)
         if not all(may_reorder(stage) for stage in element.updates):
             return self.plain(one, element)
-        return Lanes(self.target, one, element, vector).loops()
+        element, fixed = without_invariants(element, one, vector)
+        if not element.updates:
+            return self.spatial(one, element, vector, fixed)
+        return Lanes(self.target, one, element, vector, fixed).loops()
 
     def plain(self, one: Pass, element: Element) -> Stmt:
         """A plain loop."""
@@ -234,11 +237,11 @@ class Along(Rows):
         parts = [*element.stores, *(stage.body for stage in element.updates)]
         return block([*starts, nested(one.elements, element.statement(lambda value: value, parts))])
 
-    def spatial(self, one: Pass, element: Element, vector: Axis) -> Stmt:
-        """A vector loop without reductions."""
+    def spatial(self, one: Pass, element: Element, vector: Axis, fixed: list[Binding]) -> Stmt:
+        """A vector loop without reductions; `fixed` are bound before it."""
         body = element.statement(lambda value: value, element.stores)
         inner = For(vector.var, const(0, vector.var.dtype), vector.extent, ForKind.VECTORIZED, body)
-        return nested([axis for axis in one.elements if axis is not vector], inner)
+        return nested([axis for axis in one.elements if axis is not vector], bound(fixed, inner))
 
 
 # ------------------------------------------------------------------------------------------ across the rows
