@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from ..runtime.messages import ARGUMENT_DTYPE, ARGUMENT_RANK, DEVICE, KIND
-from ..tir.sizes import LARGEST_PRODUCT
+from .argument_checks import shape_check, tensor_check
 from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
 
@@ -84,171 +83,6 @@ KIND_NAME = """define hidden ptr @relax.kind_name(i32 %kind) cold noinline optno
   ret ptr %name
 }}"""
 
-# Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
-# DLTensor, or null with the error set. The message of that number has the argument's name for its kind.
-# Elements of 2 and 4 bits are padded to a byte, which their strides show (relax.runtime.dtypes).
-CHECK_TENSOR = """define hidden ptr @relax.tensor(ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim,
-    i32 %strided) noinline optnone {{
-entry:
-  %shown = alloca [64 x i8], align 16
-  %wanted = alloca [64 x i8], align 16
-  %kind = load i32, ptr %any
-  %payload = getelementptr i8, ptr %any, i64 8
-  %object = load ptr, ptr %payload
-  %is_pointer = icmp eq i32 %kind, {pointer}
-  %is_object = icmp eq i32 %kind, {object}
-  %inside = getelementptr i8, ptr %object, i64 {header}
-  %t = select i1 %is_pointer, ptr %object, ptr %inside
-  %is_tensor = or i1 %is_pointer, %is_object
-  br i1 %is_tensor, label %device, label %bad_kind
-device:
-  %device_at = getelementptr {tensor}, ptr %t, i32 0, i32 1
-  %device_type = load i32, ptr %device_at
-  %on_cpu = icmp eq i32 %device_type, 1
-  br i1 %on_cpu, label %type, label %bad_device
-type:
-  %type_at = getelementptr {tensor}, ptr %t, i32 0, i32 4
-  %found_type = load i32, ptr %type_at, align 4
-  %type_fits = icmp eq i32 %found_type, %dtype
-  br i1 %type_fits, label %rank, label %bad_type
-rank:
-  %rank_at = getelementptr {tensor}, ptr %t, i32 0, i32 3
-  %found_rank = load i32, ptr %rank_at
-  %rank_fits = icmp eq i32 %found_rank, %ndim
-  br i1 %rank_fits, label %data, label %bad_rank
-data:
-  %shape_at = getelementptr {tensor}, ptr %t, i32 0, i32 7
-  %shape = load ptr, ptr %shape_at
-  %strides_at = getelementptr {tensor}, ptr %t, i32 0, i32 8
-  %strides = load ptr, ptr %strides_at
-  %implicit = icmp eq ptr %strides, null
-  %unchecked = icmp ne i32 %strided, 0
-  %skip = or i1 %implicit, %unchecked
-  %n = sext i32 %ndim to i64
-  %type_bits = lshr i32 %dtype, 8
-  %type_bits8 = and i32 %type_bits, 255
-  %whole_bits = call i32 @llvm.umin.i32(i32 %type_bits8, i32 8)
-  %unit32 = udiv i32 8, %whole_bits
-  %first = zext i32 %unit32 to i64
-  %padded = icmp ugt i32 %unit32, 1
-  %packed = and i1 %padded, %implicit
-  br i1 %packed, label %bad_packing, label %compact
-compact:
-  br i1 %skip, label %empty, label %strides_loop
-strides_loop:
-  %i = phi i64 [ %n, %compact ], [ %k, %strides_next ]
-  %expected = phi i64 [ %first, %compact ], [ %next_expected, %strides_next ]
-  %more = icmp sgt i64 %i, 0
-  br i1 %more, label %strides_check, label %empty
-strides_check:
-  %k = sub nsw i64 %i, 1
-  %size_at = getelementptr i64, ptr %shape, i64 %k
-  %size = load i64, ptr %size_at
-  %stride_at = getelementptr i64, ptr %strides, i64 %k
-  %stride = load i64, ptr %stride_at
-  %fits = icmp eq i64 %stride, %expected
-  %unit = icmp eq i64 %size, 1
-  %fine = or i1 %fits, %unit
-  %next_expected = mul i64 %expected, %size
-  br i1 %fine, label %strides_next, label %maybe_empty
-strides_next:
-  br label %strides_loop
-maybe_empty:
-  ; strides of a tensor without elements mean nothing
-  %j = phi i64 [ 0, %strides_check ], [ %j1, %maybe_empty_next ]
-  %past = icmp eq i64 %j, %n
-  br i1 %past, label %bad_stride, label %maybe_empty_check
-maybe_empty_check:
-  %any_size_at = getelementptr i64, ptr %shape, i64 %j
-  %any_size = load i64, ptr %any_size_at
-  %zero = icmp eq i64 %any_size, 0
-  br i1 %zero, label %empty, label %maybe_empty_next
-maybe_empty_next:
-  %j1 = add nsw i64 %j, 1
-  br label %maybe_empty
-empty:
-  %data_at = getelementptr {tensor}, ptr %t, i32 0, i32 0
-  %address = load i64, ptr %data_at
-  %offset_at = getelementptr {tensor}, ptr %t, i32 0, i32 9
-  %offset = load i64, ptr %offset_at
-  %start = add i64 %address, %offset
-  %bits = lshr i32 %dtype, 8
-  %bits8 = and i32 %bits, 255
-  %bits_up = add i32 %bits8, 7
-  %bytes = lshr i32 %bits_up, 3
-  %mask32 = sub i32 %bytes, 1
-  %mask = zext i32 %mask32 to i64
-  %low = and i64 %start, %mask
-  %aligned = icmp eq i64 %low, 0
-  br i1 %aligned, label %bytes_of_item, label %bad_alignment
-bytes_of_item:
-  ; the dimensions other than 0 have a product that leaves room to compute offsets
-  %lanes = lshr i32 %dtype, 16
-  %item32 = mul i32 %bytes, %lanes
-  %item = zext i32 %item32 to i64
-  br label %product_loop
-product_loop:
-  %axis = phi i64 [ 0, %bytes_of_item ], [ %next_axis, %product_next ]
-  %product = phi i64 [ %item, %bytes_of_item ], [ %next_product, %product_next ]
-  %counted = icmp eq i64 %axis, %n
-  br i1 %counted, label %done, label %product_next
-product_next:
-  %extent_at = getelementptr i64, ptr %shape, i64 %axis
-  %extent = load i64, ptr %extent_at
-  %factor = call i64 @llvm.umax.i64(i64 %extent, i64 1)
-  %pair = call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 %product, i64 %factor)
-  %next_product = extractvalue {{ i64, i1 }} %pair, 0
-  %overflows = extractvalue {{ i64, i1 }} %pair, 1
-  %large = icmp ugt i64 %next_product, {largest}
-  %too_large = or i1 %overflows, %large
-  %next_axis = add nsw i64 %axis, 1
-  br i1 %too_large, label %bad_size, label %product_loop
-done:
-  ret ptr %t
-bad_kind:
-  %kind_text = call ptr @relax.kind_name(i32 %kind)
-  %who_i = call i64 @relax.who(ptr %messages, i32 %index)
-  %kind_i = ptrtoint ptr %kind_text to i64
-  call void @relax.set_error(ptr {type_error}, ptr {kind_format}, i64 %who_i, i64 %kind_i, i64 0, i64 0)
-  ret ptr null
-bad_device:
-  %who_d = call i64 @relax.who(ptr %messages, i32 %index)
-  %device_i = sext i32 %device_type to i64
-  call void @relax.set_error(ptr {value_error}, ptr {device_format}, i64 %who_d, i64 %device_i, i64 0, i64 0)
-  ret ptr null
-bad_type:
-  %who_t = call i64 @relax.who(ptr %messages, i32 %index)
-  call void @relax.dtype_name(ptr %shown, i32 %found_type)
-  call void @relax.dtype_name(ptr %wanted, i32 %dtype)
-  %shown_i = ptrtoint ptr %shown to i64
-  %wanted_i = ptrtoint ptr %wanted to i64
-  call void @relax.set_error(ptr {type_error}, ptr {type_format}, i64 %who_t, i64 %shown_i, i64 %wanted_i, i64 0)
-  ret ptr null
-bad_rank:
-  %who_r = call i64 @relax.who(ptr %messages, i32 %index)
-  %rank_i = sext i32 %found_rank to i64
-  %ndim_i = sext i32 %ndim to i64
-  call void @relax.set_error(ptr {value_error}, ptr {rank_format}, i64 %who_r, i64 %rank_i, i64 %ndim_i, i64 0)
-  ret ptr null
-bad_stride:
-  %who_s = call i64 @relax.who(ptr %messages, i32 %index)
-  call void @relax.set_error(ptr {value_error}, ptr {stride_format}, i64 %who_s, i64 %k, i64 %stride, i64 %expected)
-  ret ptr null
-bad_packing:
-  %who_b = call i64 @relax.who(ptr %messages, i32 %index)
-  call void @relax.set_error(ptr {value_error}, ptr {packing_format}, i64 %who_b, i64 0, i64 0, i64 0)
-  ret ptr null
-bad_size:
-  %who_p = call i64 @relax.who(ptr %messages, i32 %index)
-  call void @relax.set_error(ptr {value_error}, ptr {size_format}, i64 %who_p, i64 0, i64 0, i64 0)
-  ret ptr null
-bad_alignment:
-  %who_a = call i64 @relax.who(ptr %messages, i32 %index)
-  %bytes_i = zext i32 %bytes to i64
-  call void @relax.set_error(ptr {value_error}, ptr {alignment_format}, i64 %who_a, i64 %bytes_i, i64 0, i64 0)
-  ret ptr null
-}}"""
-
 DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) cold noinline optnone {{
   %code = and i32 %dtype, 255
   %bits = lshr i32 %dtype, 8
@@ -271,34 +105,6 @@ NUMBERS = """define hidden ptr @relax.data(ptr %t) nounwind {{
   %offset = load i64, ptr %offset_at
   %start = getelementptr i8, ptr %data, i64 %offset
   ret ptr %start
-}}
-define hidden i1 @relax.shape(ptr %t, i64 %first, i64 %count, ptr %expected, ptr %messages, i32 %index) nounwind {{
-entry:
-  %shape_at = getelementptr {tensor}, ptr %t, i32 0, i32 7
-  %whole = load ptr, ptr %shape_at
-  %shape = getelementptr i64, ptr %whole, i64 %first
-  br label %test
-test:
-  %i = phi i64 [ 0, %entry ], [ %next, %fits ]
-  %end = icmp eq i64 %i, %count
-  br i1 %end, label %fine, label %compare
-compare:
-  %size_at = getelementptr i64, ptr %shape, i64 %i
-  %size = load i64, ptr %size_at
-  %wanted_at = getelementptr i64, ptr %expected, i64 %i
-  %wanted = load i64, ptr %wanted_at
-  %same = icmp eq i64 %size, %wanted
-  br i1 %same, label %fits, label %bad
-fits:
-  %next = add nuw i64 %i, 1
-  br label %test
-fine:
-  ret i1 true
-bad:
-  %past = trunc i64 %i to i32
-  %message = add i32 %index, %past
-  call void @relax.raise(ptr %messages, i32 %message, i64 %size, i64 0, i64 0, i64 0)
-  ret i1 false
 }}
 define internal {{ i64, i64 }} @relax.span(ptr %t, i1 %strided) nounwind {{
 entry:
@@ -361,35 +167,14 @@ def support_text() -> str:
     module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
     module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
-    module.intrinsic("llvm.umin.i32", "i32", "i32", "i32")
-    module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     count = max(_KINDS) + 1
     kinds = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
     formats = [module.string(text) for text in DTYPE_FORMATS]
     module.add_text(RAISE)
     module.add_text(KIND_NAME.format(count=count, table=module.table("relax.kinds", "ptr", kinds)))
     module.add_text(DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats)))
-    module.add_text(
-        CHECK_TENSOR.format(
-            pointer=TENSOR_POINTER,
-            object=TENSOR,
-            header=OBJECT_HEADER,
-            tensor=TENSOR_TYPE,
-            type_error=module.string("TypeError"),
-            value_error=module.string("ValueError"),
-            kind_format=module.string(KIND.fill(context="%s", expected="a tensor", found="%s")),
-            device_format=module.string(DEVICE.fill(context="%s", expected="cpu", found="device type %lld")),
-            type_format=module.string(ARGUMENT_DTYPE.fill(context="%s", found="%s", expected="%s")),
-            rank_format=module.string(ARGUMENT_RANK.fill(context="%s", found="%lld", expected="%lld")),
-            stride_format=module.string(
-                "%s: is not compact: the stride of dimension %lld is %lld, expected %lld"
-            ),
-            packing_format=module.string("%s: its elements are packed, expected one in a byte"),
-            largest=LARGEST_PRODUCT,
-            size_format=module.string("%s: its dimensions that are not 0 make more than 2**62 bytes"),
-            alignment_format=module.string("%s: its data is not aligned to %lld bytes"),
-        )
-    )
+    module.add_text(tensor_check(module))
+    module.add_text(shape_check(module))
     module.add_text(NUMBERS.format(tensor=TENSOR_TYPE))
     return module.text()
 

@@ -16,8 +16,7 @@ LLVM IR; `support_code` and `library` say what the names in angle brackets stand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...runtime.limits import DIMENSION_LIMIT
@@ -35,7 +34,8 @@ from ...runtime.messages import (
     SCALAR,
     Message,
 )
-from ..builder import FunctionBuilder, ModuleBuilder, Operand
+from ..builder import ModuleBuilder, Operand
+from ..checks import CheckWriter
 from ..formula import Val
 from ..support import BOOL, FLOAT, INT, NONE, TENSOR
 from .library_writer import Part, dims, dtype, floating, integer, kind, refuse, slot, string
@@ -46,7 +46,7 @@ _NDIM, _DTYPE, _DEVICE = 40, 44, 32
 """The places of a tensor's fields in its object."""
 
 
-class Check:
+class Check(CheckWriter):
     """Writes one function: a check that answers whether the value fits, or one that raises the error."""
 
     def __init__(self, module: ModuleBuilder, name: str, raises: bool) -> None:
@@ -55,7 +55,7 @@ class Check:
         if raises:
             head = f"define internal i32 @<L>refuse_{name}({parameters}, ptr %notes, ptr %context) nounwind"
         self.raises = raises
-        self.b = FunctionBuilder(module, head)
+        super().__init__(module, head)
         if raises:
             self.b.do("%text = alloca [1040 x i8], align 8")
             self.b.do("store i64 0, ptr %text")
@@ -68,11 +68,6 @@ class Check:
         return self.b.text()
 
     # -------------------------------------------------------------------------------------- reading
-
-    def load(self, at: Operand, offset: int, type_: str = "i64") -> Val:
-        """What is so many bytes behind an address."""
-        place = self.b.op(f"getelementptr i8, ptr {at}, i64 {offset}")
-        return Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {place}"))
 
     def field(self, offset: int, type_: str = "i64") -> Val:
         """A field of the object that the value is."""
@@ -91,50 +86,22 @@ class Check:
 
     def slot(self, number: Val) -> Val:
         """The number in a slot."""
-        return self.load(self.b.op(f"getelementptr i64, ptr %slots, i64 {number.ref}"), 0)
+        return self.element("%slots", number)
 
     def store(self, number: Val, value: Val) -> None:
         """Store a number into a slot."""
         at = self.b.op(f"getelementptr i64, ptr %slots, i64 {number.ref}")
         self.b.do(f"store i64 {value.ref}, ptr {at}")
 
-    # --------------------------------------------------------------------------------------- control
+    # -------------------------------------------------------------------------------------- refusing
 
     def unless(self, condition: Val, message: Message, **fields: Part | list[Part]) -> None:
         """Refuse the value unless the condition holds."""
-        good, bad = self.b.label("fits"), self.b.label("bad")
-        self.b.branch_if(condition.ref, good, bad)
-        with self.b.cold(bad):
-            end = refuse(message, context=string("%context"), **fields) if self.raises else "  ret i1 false"
-            self.b.end(end.lstrip())
-        self.b.start(good)
+        self.refuse_unless(condition, lambda: self._refuse(message, fields))
 
-    @contextmanager
-    def when(self, condition: Val) -> Generator[None]:
-        """Do what is written inside if the condition holds."""
-        yes, after = self.b.label("when"), self.b.label("after")
-        self.b.branch_if(condition.ref, yes, after)
-        self.b.start(yes)
-        yield
-        self.b.branch(after)
-        self.b.start(after)
-
-    @contextmanager
-    def loop(self, count: Val) -> Generator[Val]:
-        """Do what is written inside for each number below `count`."""
-        test, body, step, end = (self.b.label(hint) for hint in ("test", "body", "step", "end"))
-        before, index = self.b.block, Val(self.b, "i64", 1, f"%{test}.i")
-        self.b.branch(test)
-        self.b.start(test)
-        self.b.do(f"{index.ref} = phi i64 [ 0, %{before} ], [ {index.ref}.next, %{step} ]")
-        self.b.branch_if(index.lt(count).ref, body, end)
-        self.b.start(body)
-        yield index
-        self.b.branch(step)
-        self.b.start(step)
-        self.b.do(f"{index.ref}.next = add i64 {index.ref}, 1")
-        self.b.branch(test)
-        self.b.start(end)
+    def _refuse(self, message: Message, fields: Mapping[str, Part | list[Part]]) -> None:
+        end = refuse(message, context=string("%context"), **fields) if self.raises else "ret i1 false"
+        self.b.end(end.lstrip())
 
 
 # -------------------------------------------------------------------------------------------- the checks

@@ -1,8 +1,9 @@
 """A function that compares the memory given for results with arguments, all at once.
 
-The tensors are sorted by their addresses: a few as they are noted, on the stack, many by the C library. Going through them, an overlap is one with the arguments so far, the end of
-which is kept, or with the last tensor for a result: those kept for results overlap nothing, so the one before it ends
-before it begins. LLVM IR; `support_code` says what the names in angle brackets stand for.
+The tensors are sorted by their addresses: a few as they are noted, on the stack, many by the C library. Going through
+them, an overlap is one with the arguments so far, the end of which is kept, or with the last tensor for a result: those
+kept for results overlap nothing, so the one before it ends before it begins. LLVM IR; `support_code` says what the
+names in angle brackets stand for.
 """
 
 from __future__ import annotations
