@@ -301,10 +301,16 @@ class Rewriter:
             body = self.scope(function.body, params)
         finally:
             scopes.pop()
-        ret = function.ret_struct_info
-        return function.replace(
-            params=params, body=body, ret_struct_info=None if ret is None else self.info(ret)
-        )
+        ret = None if function.ret_struct_info is None else self.info(function.ret_struct_info)
+        known = function.struct_info_
+        result = function.replace(params=params, body=body, ret_struct_info=ret)
+        if (
+            known is not None
+            and ret is not None
+            and (params is function.params and ret is function.ret_struct_info)
+        ):
+            set_slot(result, "_struct_info", known)  # parameters and result are what they were
+        return result
 
     def scope(self, expr: RelaxExpr, params: Sequence[Var] | None = None) -> RelaxExpr:
         """A function's body or a branch, rewritten in a scope of its own: a SeqExpr."""
