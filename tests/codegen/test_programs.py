@@ -163,7 +163,7 @@ def test_storage_small_and_large_known_and_not():
     for n in (0, 1, 50):
         check(stages, rand(n, 8), np.zeros((n, 8), "float32"))
     source = codegen.build_module(stages).get_source()
-    assert source.count("call noalias align 64 ptr @aligned_alloc") == 2
+    assert source.count("call noalias align 64 ptr @relax.reserve") == 2
     assert "alloca [8 x float], align 64" in source
 
 

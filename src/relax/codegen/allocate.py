@@ -23,6 +23,7 @@ from .context import Context, escaped
 from .facts import reads_memory
 from .formula import Val
 from .index import index
+from .support import reserve
 from .types import memory_element
 from .views import declare_memory
 
@@ -91,15 +92,7 @@ def _from_heap(cx: Context, buffer: Buffer) -> tuple[Operand, Val]:
             cx.facts.assume(GE(extent, IntImm(extent.dtype, 0)))
     rounded = (bytes_ + (_ALIGNMENT - 1)) & -_ALIGNMENT
     requested = rounded.gt(0).choose(rounded, _ALIGNMENT)
-    function = cx.b.module.declare(
-        "aligned_alloc",
-        "noalias ptr",
-        "i64 allocalign, i64",
-        'nounwind willreturn allockind("alloc,uninitialized,aligned") allocsize(1) "alloc-family"="malloc"',
-    )
-    pointer = cx.b.op(
-        f"call noalias align {_ALIGNMENT} ptr {function}(i64 allocalign {_ALIGNMENT}, i64 {requested.ref})"
-    )
+    pointer = cx.b.op(reserve(cx.b.module, requested.ref))
     found = Val(cx.b, "i1", 1, cx.b.op(f"icmp ne ptr {pointer}, null"))
     cx.fail_unless(found, "MemoryError", f"out of memory: {name} needs %lld bytes", requested)
     return pointer, bytes_
