@@ -39,6 +39,7 @@ from ..transform.pipeline import get_pipeline
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
+from .collections import few_collections
 from .compiled import compile_functions
 from .kernel_info import kernel_infos
 from .recall import recall_program
@@ -129,7 +130,8 @@ def build(
     memory = recall_program(module, where, pipeline, exec_mode)
     executable = None if memory is None else memory.load()
     if executable is None:
-        executable = _built(module, where, pipeline, exec_mode)
+        with few_collections():
+            executable = _built(module, where, pipeline, exec_mode)
         if memory is not None:
             memory.keep(executable)
     return executable
