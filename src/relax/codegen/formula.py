@@ -16,9 +16,12 @@ from .builder import FunctionBuilder, Operand, float_text, splat, vector
 Number: TypeAlias = "Val | float | int"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Val:
-    """A value of `lanes` elements of an LLVM type: i1, i8 … i64, float, double."""
+    """A value of `lanes` elements of an LLVM type: i1, i8 … i64, float, double. It never changes.
+
+    One is made for each instruction; a frozen class would take three times as long for it.
+    """
 
     b: FunctionBuilder
     type: str

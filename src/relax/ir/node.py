@@ -23,6 +23,7 @@ giving them to `__fields_init__`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -235,6 +236,7 @@ def _is_scalar(annotation: Any) -> bool:
     return all(word in _SCALARS for word in inner.split(" | "))
 
 
+@functools.cache
 def node_key(cls: type[Node]) -> str:
     """The stable name of a node class: room and class, e.g. ``tir.For``; outside of relax, module and class."""
     package, _, path = cls.__module__.partition(".")
@@ -314,23 +316,23 @@ def _make_children(names: tuple[str, ...]) -> Any:
     return namespace["__children__"]
 
 
-def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None:
+def _collect(parts: Any, found: list[Node]) -> None:
     for part in parts if isinstance(parts, tuple) else itertools.chain.from_iterable(parts.items()):
         if isinstance(part, Node):
             found.append(part)
         elif isinstance(part, (tuple, dict)):
-            _collect(cast("tuple[Any, ...] | dict[Any, Any]", part), found)
+            _collect(part, found)
 
 
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
     """Rebuild a node with `function` applied to each node directly below; itself when none changed."""
     changes: dict[str, Any] = {}
     for name in value.__part_names__:
-        old = getattr(value, name)
+        old: Any = getattr(value, name)
         if isinstance(old, Node):
             new = function(old)
         elif isinstance(old, (tuple, dict)) and old:
-            new = _map_value(cast("tuple[Any, ...] | dict[Any, Any]", old), function)
+            new = _map_value(old, function)
         else:
             continue
         if new is not old:

@@ -14,7 +14,8 @@ Declines: calls whose constant operands no rule has another order for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, cast
 
@@ -32,6 +33,9 @@ PACKED_CONSTANTS: Final = "relax.packed_constants"
 
 PACKED_KERNELS: Final = "relax.packed_kernels"
 """The module's attribute: {"matmul_packed": "matmul"}, the new functions and those that they were made from."""
+
+_THREADS: Final = 4
+"""Constants that are brought in another order at once: to copy them takes memory's time, not Python's."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +66,7 @@ def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule])
         return mod
     for name, variant in packer.variants.values():
         mod = mod.with_function(name, variant.func)
+    packer.pack_all()
     rewritten = _Calls(mod, packer).module()
     private = {name for name, _ in packer.variants if "global_symbol" not in mod[name].attrs}
     kept = without_unreachable(
@@ -81,6 +86,8 @@ class _Packer:
         self.mod, self.target, self.rules = mod, target, rules
         self.variants: dict[tuple[str, tuple[int, ...]], tuple[str, PackedFunction]] = {}
         self._refused: set[tuple[str, tuple[int, ...]]] = set()
+        self._calls: list[Call] = []
+        """The calls with constants."""
         self.constants: dict[tuple[int, Packing], Constant] = {}
         """Constants in another order, by the constant and the order: what several kernels read is there once."""
         self._alive: list[Constant] = []
@@ -90,6 +97,7 @@ class _Packer:
         value = getattr(binding, "value", None)
         if isinstance(value, Call) and isinstance(value.op, GlobalVar):
             self._prepare(value.op.name_hint, constant_positions(value))
+            self._calls.append(value)
 
     def _prepare(self, name: str, positions: tuple[int, ...]) -> None:
         key = (name, positions)
@@ -116,14 +124,35 @@ class _Packer:
                 return replace(variant, func=arranged)
         return None
 
+    def pack_all(self) -> None:
+        """Bring the constants of all calls in their order, several at once: it takes as long as to copy them."""
+        wanted: dict[tuple[int, Packing], Constant] = {}
+        for call in self._calls:
+            for packing, constant in self._packed(call):
+                wanted[id(constant), packing] = constant
+        with ThreadPoolExecutor(_THREADS) as threads:
+            packed = threads.map(_packed, wanted.values(), (packing for _, packing in wanted))
+            self.constants.update(zip(wanted, packed, strict=True))
+        self._alive += wanted.values()
+
+    def _packed(self, call: Call) -> Iterator[tuple[Packing, Constant]]:
+        """The constants of a call that get another order, and the order."""
+        variant = self.variants.get((cast(GlobalVar, call.op).name_hint, constant_positions(call)))
+        for i, packing in variant[1].packings.items() if variant is not None else ():
+            yield packing, cast(Constant, call.args[i])
+
     def constant(self, constant: Constant, packing: Packing) -> Constant:
         """A constant in another order."""
         key = (id(constant), packing)
         if key not in self.constants:
             self._alive.append(constant)
-            # The constant copies the elements to memory that the program goes on using: they are in no other then.
-            self.constants[key] = Constant(packing(constant.data.numpy()))
+            self.constants[key] = _packed(constant, packing)
         return self.constants[key]
+
+
+def _packed(constant: Constant, packing: Packing) -> Constant:
+    # The constant copies the elements to memory that the program goes on using: they are in no other then.
+    return Constant(packing(constant.data.numpy()))
 
 
 class _Calls(Rewriter):

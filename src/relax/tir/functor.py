@@ -72,26 +72,27 @@ class _Memory:
 
     def __init__(self) -> None:
         self._results: dict[int, tuple[Node, Any]] | None = None
-        self._free = FreeVars()
+        self._free: FreeVars | None = None
 
     def visit(self, node: Node, method: Callable[[Any], Any]) -> Any:
         """The result of `method` for an expression; it is called once for each object below the outermost one."""
         results = self._results
         if results is None:
-            self._results, self._free = {}, FreeVars()
+            self._results = {}
             try:
                 return method(node)
             finally:
-                self._results = None
+                self._results = self._free = None
         known = results.get(id(node))
         if known is not None:
             return known[1]
         size = len(results)
         made = method(node)
         if isinstance(node, (Let, Reduce)):
+            self._free = free = self._free or FreeVars()
             for key in list(results)[size:]:
                 inner = results[key][0]
-                if isinstance(node, Reduce) or node.var in self._free.of(cast(PrimExpr, inner)):
+                if isinstance(node, Reduce) or node.var in free.of(cast(PrimExpr, inner)):
                     del results[key]
         results[id(node)] = (node, made)  # the node is kept alive, lest another one get its id
         return made
@@ -171,9 +172,9 @@ class StmtExprMutator:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
             self._methods[kind] = method
         # A method may answer with another kind of node: the caller's field takes any of its base class.
-        if isinstance(node, PrimExpr) and not isinstance(node, _LEAVES):
-            return cast(N, self._shared.visit(node, method))
-        return cast(N, method(node))
+        is_whole = isinstance(node, PrimExpr) and not isinstance(node, _LEAVES)
+        made: Any = self._shared.visit(node, method) if is_whole else method(node)
+        return made
 
     def visit_default(self, node: Node) -> Node:
         """Rewrite the parts of a node whose class has no method."""

@@ -197,13 +197,14 @@ class Sevens:
         tile = self.tile
         slabs, tiles = _slabs(self.operands.rows, tile)
         most = tiles_of(simplify(tiles))
+        tiles = minimum(simplify(tiles), int64(most))  # a slab has no more; said, it bounds what is made of tiles
         pairs = self.count // 2
         parts = -(-most // LEAST_TILES)
         shapes = (self.blocks, PRODUCTS, most * tile.rows, self.block), (pairs * parts, tile.lanes)
 
         def body(lefts: Buffer, flags: Buffer) -> Stmt:
             return named("slabs", simplify(slabs), lambda slabs: named(
-                "tiles", simplify(tiles), lambda tiles: block([
+                "tiles", tiles, lambda tiles: block([
                     BufferStore(finite, const(self.count, "int64"), (int64(0),)),
                     loop("slab", slabs, lambda slab: self._slab(lefts, flags, finite, slab, tiles)),
                 ])))  # fmt: skip
@@ -290,9 +291,10 @@ class Sevens:
         def task(parts: PrimExpr, share: PrimExpr, var: Var) -> Stmt:
             def of(places: list[PrimExpr]) -> Stmt:
                 part, pair = places
+                # A share is at most `most_tiles`; said again, it bounds all indices of a part by numbers.
                 return named("begin", simplify(minimum(part * share, tiles)), lambda begin: named(
-                    "held", simplify(minimum(share, tiles - begin)), lambda held: self._part(
-                        slab, begin, held, pair, flags, var)))  # fmt: skip
+                    "held", minimum(simplify(minimum(share, tiles - begin)), int64(self.most_tiles)), lambda held:
+                        self._part(slab, begin, held, pair, flags, var)))  # fmt: skip
 
             return digits(var, ["part", "pair"], [parts, pairs], of)
 
