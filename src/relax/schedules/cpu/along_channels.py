@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from ...prim import And, IntImm, PrimExpr, Var, simplify
+from ...prim import GT, And, IntImm, PrimExpr, Select, Var, mark_nonnegative, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, SHARING, Load, Writer, number_of
+from .pointwise_tiles import LINE, SHARING, Ask, Load, Writer, number_of
 from .squares import transposed_square
 
 SUMMED: Final = 128
@@ -44,33 +44,52 @@ class AlongChannels(Writer):
     def loops(self, packed: Buffer) -> Stmt:
         """All tasks, with weights in the order of `packing`."""
         pixels, lanes, count = self.pixels, self.lanes, self.pixels.count
-        even = math.lcm(lanes, self.height)
-        is_even = not isinstance(count, IntImm) and even <= SUMMED
-        chunk = self.chunk_of(even if is_even else lanes, SUMMED)
-        most = min(chunk, count.value) if isinstance(count, IntImm) else chunk
+        if isinstance(count, IntImm):
+            most = min(self.chunk_of(lanes, SUMMED), count.value)
+            size: PrimExpr = int64(self.chunk_of(lanes, SUMMED))
+        else:
+            most = self.chunk_of(self.height, SUMMED)
+            size = self._chunk(most)
         columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
         """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
         blocks_of_all = -(-pixels.channels // self.width)
         last = int64(blocks_of_all - 1)
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
-            def copied(panel: Buffer, load: Load, inside: PrimExpr) -> Stmt:
+            def copied(panel: Buffer, load: Load, ask: Ask, inside: PrimExpr) -> Stmt:
                 vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
-                copy = loop("k", self.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
-                    panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
+                copy = loop("k", self.inputs, lambda k: loop("v", vectors, lambda v: block([
+                    ask(values, k, v * lanes),
+                    vector_store(panel, (k, v * lanes), load(values, k, v * lanes))])))  # fmt: skip
                 return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: self.following(
-                    values, start, chunk, lambda image, begin: each(Chunk(
-                        values, panel, sums, start, inside, chunk // lanes, (image, begin)))))])  # fmt: skip
+                    values, start, size, lambda image, begin: each(Chunk(
+                        values, panel, sums, start, inside, (image, begin)))))])  # fmt: skip
 
             def each(part: Chunk) -> Stmt:
                 return loop("j", blocks, lambda j: let(
                     "jo", minimum(first + j, last), lambda jo: self._block(packed, part, j, jo)))  # fmt: skip
 
-            whole = number_of(chunk, count - start)
-            return named("inside", whole, lambda inside: self.copied(columns, start, count, lambda load: scratch(
-                "panel", (self.inputs, columns), self.factor, lambda panel: copied(panel, load, inside))))  # fmt: skip
+            whole = number_of(most, minimum(size, count - start))
+            return named("inside", whole, lambda inside: self.copied(
+                columns, start, count, lambda load, ask: scratch("panel", (self.inputs, columns), self.factor,
+                lambda panel: copied(panel, load, ask, inside))))  # fmt: skip
 
-        return self.tasks(chunk, blocks_of_all, task)
+        return self.tasks(size, blocks_of_all, task)
+
+    def _chunk(self, most: int) -> PrimExpr:
+        """The pixels of a chunk, of whole tiles: chunks of equal sizes, as many for each core, or one of all pixels.
+
+        A name for it, which is bound with those of the other sizes.
+        """
+        count, cores = self.pixels.count, self.cores
+        chunks = simplify(maximum(ceildiv(count, most), int64(1)))
+        even = Select(GT(chunks, int64(1)), simplify(ceildiv(chunks, cores) * cores), int64(1))
+        tiles = maximum(ceildiv(ceildiv(count, even), self.height), int64(1))
+        size = simplify(minimum(tiles * self.height, int64(most)))
+        chunk = Var("chunk", "int64")
+        mark_nonnegative(chunk)
+        self.pixels = replace(self.pixels, names=(*self.pixels.names, (chunk, size)))
+        return chunk
 
     def _block(self, packed: Buffer, chunk: Chunk, j: Var, jo: Var) -> Stmt:
         """A block of channels for the pixels of a chunk."""
@@ -143,7 +162,7 @@ class AlongChannels(Writer):
         ask for pixels of the next chunk, each for a vector of each channel.
         """
         first, lanes, sums = io * self.height, self.lanes, chunk.sums
-        is_first = And(j < 1, io < chunk.vectors)
+        is_first = And(j < 1, io * lanes < chunk.inside)
         image, start = chunk.following
 
         def asked(k: Var) -> Stmt:
@@ -178,8 +197,6 @@ class Chunk:
     """The first pixel."""
     inside: PrimExpr
     """The pixels inside of the image."""
-    vectors: int
-    """The vectors of a whole chunk."""
     following: tuple[Values, PrimExpr]
     """The image of the next chunk, and its first pixel."""
 

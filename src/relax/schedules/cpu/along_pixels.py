@@ -14,7 +14,7 @@ from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, Load, Writer, number_of
+from .pointwise_tiles import LINE, Ask, Load, Writer, number_of
 from .tiling import has_masks
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
@@ -50,13 +50,16 @@ class AlongPixels(Writer):
         def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
             whole = number_of(chunk, pixels.count - start)
             return named("whole", whole, lambda whole: self._with_panels(chunk, whole, lambda panels: self.copied(
-                chunk, start, self.bound, lambda load: self.following(values, start, chunk, lambda image, begin: rows(
-                    values, start, first, count, panels, load, (image, begin))))))  # fmt: skip
+                chunk, start, self.bound, lambda load, ask: self.following(
+                    values, start, chunk, lambda image, begin: rows(
+                        values, start, first, count, panels, (load, ask), (image, begin))))))  # fmt: skip
 
         def rows(
-            values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr, panels: Panels, load: Load,
-            following: tuple[Values, PrimExpr],
+            values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr, panels: Panels,
+            reading: tuple[Load, Ask], following: tuple[Values, PrimExpr],
         ) -> Stmt:  # fmt: skip
+            load, ask = reading
+
             def tiles(vector: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]) -> Stmt:
                 last = int64(pixels.channels - self.height)
 
@@ -85,9 +88,20 @@ class AlongPixels(Writer):
                 return tiles(lambda jo, k, c: load(values, k, jo * self.width + c))
 
             def copy(buffer: Buffer) -> Stmt:
-                vectors = loop("k", self.inputs, lambda k: loop("jo", panels.count, lambda jo: loop(
-                    "v", self.vectors, lambda v: vector_store(buffer, (jo, k, v * self.lanes), load(
-                        values, k, jo * self.width + v * self.lanes)), ForKind.UNROLLED)))  # fmt: skip
+                def part(k: Var, jo: Var, v: Var) -> Stmt:
+                    at = jo * self.width + v * self.lanes
+                    return block([ask(values, k, at), vector_store(buffer, (jo, k, v * self.lanes), load(
+                        values, k, at))])  # fmt: skip
+
+                vectors = loop(
+                    "k",
+                    self.inputs,
+                    lambda k: loop(
+                        "jo",
+                        panels.count,
+                        lambda jo: loop("v", self.vectors, lambda v: part(k, jo, v), ForKind.UNROLLED),
+                    ),
+                )
                 return block([vectors, tiles(lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes))])
 
             return scratch("copy", (chunk // self.width, self.inputs, self.width), self.factor, copy)

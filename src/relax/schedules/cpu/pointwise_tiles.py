@@ -67,7 +67,11 @@ from .words import Words
 
 Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
 """A vector of an image and an input channel, from a pixel on."""
+Ask: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], Stmt]
+"""A statement that asks for what a `Load` reads later."""
 
+AHEAD: Final = 8
+"""The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
 LEAST: Final = 96
 """The pixels of a chunk at least."""
 TASKS: Final = 2
@@ -163,7 +167,7 @@ class Writer:
         return most * unit
 
     def tasks(
-        self, chunk: int, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr], Stmt]
+        self, chunk: int | PrimExpr, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr], Stmt]
     ) -> Stmt:
         """The parallel loop over images, chunks of pixels and groups of blocks of channels.
 
@@ -195,7 +199,7 @@ class Writer:
         return self.pixels.declared(named("chunks", chunks, grouped), self.lanes)
 
     def following(
-        self, values: Values, start: PrimExpr, chunk: int, body: Callable[[Values, PrimExpr], Stmt]
+        self, values: Values, start: PrimExpr, chunk: int | PrimExpr, body: Callable[[Values, PrimExpr], Stmt]
     ) -> Stmt:
         """`body` of the image and the first pixel of the chunk behind the one that begins with `start`.
 
@@ -213,11 +217,12 @@ class Writer:
     # ------------------------------------------------------------------ data
 
     def copied(
-        self, chunk: int, start: PrimExpr, bound: PrimExpr | None, body: Callable[[Load], Stmt]
+        self, chunk: int, start: PrimExpr, bound: PrimExpr | None, body: Callable[[Load, Ask], Stmt]
     ) -> Stmt:  # fmt: skip
         """`body` of a function that loads a vector of the chunk's pixels, of which those from a bound on are 0.
 
-        Pixels that are not neighbours in the data are found by a table of their places.
+        Pixels that are not neighbours in the data are found by a table of their places. Processors do not foresee where
+        they are: the second function asks for those of a channel some channels ahead.
         """
         pixels, lanes = self.pixels, self.lanes
 
@@ -227,7 +232,7 @@ class Writer:
                 pixels.source, (*image_of(pixels, values), channel, at), lanes, self.mask(at, bound)))  # fmt: skip
 
         if not pixels.steps:
-            return body(neighbours)
+            return body(neighbours, lambda values, k, c: block([]))
 
         sizes = [simplify(maximum(axis.size, int64(1))) for axis in pixels.steps]
 
@@ -249,10 +254,17 @@ class Writer:
                 return self.factors(k, lambda channel: BufferLoad(
                     pixels.source, (*image_of(pixels, values), channel, where)))  # fmt: skip
 
+            def asked(values: Values, k: PrimExpr, c: PrimExpr) -> Stmt:
+                image, group = image_of(pixels, values), 1 if self.words is None else self.words.group
+                channel = simplify((k + AHEAD) * group)
+                lines = (BufferLoad(pixels.source, (*image, channel, BufferLoad(places, (c + lane,))))
+                         for lane in sorted({0, lanes // 2, lanes - 1}))  # fmt: skip
+                return block([Evaluate(prefetch(line, locality=2)) for line in lines])
+
             last = pixels.count - 1
             filled = loop("p", chunk, lambda p: named("pixel", minimum(start + p, last), lambda pixel: place(
                 len(sizes) - 1, pixel, int64(1), int64(0), lambda at: BufferStore(places, at, (p,)))))  # fmt: skip
-            return block([filled, body(gathered)])
+            return block([filled, body(gathered, asked)])
 
         return scratch("places", (chunk,), "int64", table)
 
@@ -367,12 +379,15 @@ def number_of(most: int, left: PrimExpr) -> PrimExpr:
 def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
     """The number of groups of blocks of channels, where `others` tasks are too few for the cores.
 
-    Groups of `SHARING` blocks even out what cores take; groups of `least` blocks only make one task for each core.
+    Groups of `SHARING` blocks even out what cores take, as many for each core; groups of `least` blocks only make one
+    task for each core.
     """
     if cores == 1 or blocks // least <= 1:
         return int64(1)
     others = maximum(others, int64(1))
-    several = minimum(int64(blocks // SHARING), floordiv(int64(TASKS * cores), others))
+    most = min(blocks // SHARING, TASKS * cores)
+    most -= most % cores if most > cores else 0
+    several = minimum(int64(most), floordiv(int64(TASKS * cores), others))
     each = minimum(int64(blocks // least), floordiv(int64(cores), others))
     return simplify(maximum(int64(1), maximum(several, each)))
 
