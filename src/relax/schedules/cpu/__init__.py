@@ -15,6 +15,7 @@ from .nests import Nests
 from .pointwise import Pointwise
 from .product import Product
 from .streamed_product import StreamedProduct
+from .widened import WidenedProduct
 from .winograd import Winograd
 from .word_pixels import WordPixels
 
@@ -22,6 +23,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
     DotProduct(),
     StreamedProduct(),
+    WidenedProduct(),
     Product(),
     Depthwise(),
     WordPixels(),
@@ -46,6 +48,7 @@ __all__ = [
     "Product",
     "StreamedAttention",
     "StreamedProduct",
+    "WidenedProduct",
     "Winograd",
     "WordPixels",
 ]
