@@ -15,6 +15,7 @@ from relax import codegen, tir
 from relax.codegen import resolve
 from relax.ir import DataType
 from relax.runtime.rounding import convert_array
+from relax.script import tir as T
 
 SMALL = [
     "float16", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
@@ -116,3 +117,41 @@ def test_arithmetic_is_rounded_after_each_operation(module, kernels, dtype, name
         kernels.same_bits(found, convert_array(reference(a.astype("f4"), b.astype("f4")), dtype))
     else:
         kernels.same_bits(found, reference(a, b))
+
+
+# ------------------------------------------------------------------------------------- vectors
+
+
+def vectors(lanes, dtype="bfloat16"):
+    """Rounds vectors, and rounds the sums of vectors of the small floats with themselves, read and written again."""
+
+    @T.prim_func
+    def main(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (n, lanes))
+        y = T.match_buffer(b, (n, lanes), dtype)
+        z = T.match_buffer(c, (n, lanes), dtype)
+        for i in range(n):
+            for j in T.vectorized(lanes):
+                y[i, j] = T.Cast(dtype, x[i, j])
+            for j in T.vectorized(lanes):
+                z[i, j] = y[i, j] + y[i, j]
+
+    return main
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("lanes", [3, 8, 16, 32])
+def test_vectors_are_rounded_to_bfloat16_as_numbers_are(kernels, target, lanes):
+    """Some machines have an instruction, which takes numbers below the normal ones for zero: they go another way."""
+    if "x86" in target and not resolve("llvm").triple.startswith("x86_64"):
+        pytest.skip("another architecture")
+    x = interesting("bfloat16")
+    x = np.concatenate([x, np.random.default_rng(6).permutation(x)])
+    x = x[: len(x) // lanes * lanes].reshape(-1, lanes).copy()
+    rounded, doubled = np.empty(x.shape, "bfloat16"), np.empty(x.shape, "bfloat16")
+    codegen.build_module(vectors(lanes), target)["main"](x, rounded, doubled)
+    expected = convert_array(x, "bfloat16")
+    assert (np.abs(x) < 2.0**-126).any()
+    kernels.same_bits(rounded, expected)
+    kernels.same_bits(doubled, expected + expected)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
 import numpy as np
 import pytest
 
 from relax import te, tir, topi
-from relax.codegen import resolve
+from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Depthwise
 
@@ -80,6 +81,31 @@ def test_a_machine_without_masks_reads_a_padded_copy(conv):
     tir.interpret(case.func(), x, k, expected)
     tir.interpret(arranged, x, k, actual)
     np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_floats_are_read_where_they_are(target, dtype):
+    """Sums are float32; what stands behind the convolution may make them narrow again."""
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    x, k = te.placeholder((1, 4, h, w), dtype, "X"), te.placeholder((4, 1, 3, 3), dtype, "K")
+    y = topi.nn.conv(x, k, 2, 1, 1, 4, out_dtype="float32")
+    out = te.compute(y.shape, lambda *i: (y(*i) * tir.const(1 / 3, "float32")).astype(dtype), "out")
+    func = te.create_prim_func([x, k, out])
+    arranged, here = (schedule(func, to, [Depthwise()]) for to in (target, resolve("llvm")))
+    assert "plane" not in arranged.script()
+    compiled = build_module(here)["main"]
+    generator = np.random.default_rng(0)
+    for height, width in ((0, 5), (1, 1), (4, 17), (7, 35)):
+        data = generator.integers(-3, 4, (1, 4, height, width)).astype(dtype)
+        weights = generator.integers(-3, 4, (4, 1, 3, 3)).astype(dtype)
+        if height > 1:
+            data[0, 1, 1, 2], data[0, 2, 3, 4] = np.nan, np.inf
+        expected, interpreted, native = np.full((3, 1, 4, -(-height // 2), -(-width // 2)), 77, dtype)
+        tir.interpret(func, data, weights, expected)
+        tir.interpret(arranged, data, weights, interpreted)
+        compiled(data, weights, native)
+        np.testing.assert_array_equal(interpreted.astype("float32"), expected.astype("float32"))
+        np.testing.assert_array_equal(native.astype("float32"), expected.astype("float32"))
 
 
 def test_what_a_channel_decides_is_computed_once(target, conv):

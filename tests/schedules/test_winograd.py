@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
 import numpy as np
 import pytest
 
@@ -63,6 +64,51 @@ def test_the_interpreter_agrees(target, conv):
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
     tir.interpret(func, x, k, y)
     within_bound(x, k, y, 0)
+
+
+def narrow_convolution(dtype, channels=64, size=None, stride=1):
+    """A convolution of narrow floats with sums of float32."""
+    h, w = size or (te.var("h", "int64"), te.var("w", "int64"))
+    x = te.placeholder((1, channels, h, w), dtype, "X")
+    k = te.placeholder((channels, channels, 3, 3), dtype, "K")
+    return te.create_prim_func([x, k, topi.nn.conv(x, k, stride, 1, out_dtype="float32")])
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_floats_are_transformed_in_float32(dtype, known):
+    func, target = narrow_convolution(dtype, 32), resolve("llvm -mcpu=skylake-avx512")
+    packed = Winograd().pack(func, target, [1])
+    arranged = packed.func if known else schedule(func, target, [Winograd()])
+    assert arranged is not func
+    generator = np.random.default_rng(0)
+    for height, width in ((0, 4), (1, 1), (7, 9)):
+        x = generator.standard_normal((1, 32, height, width)).astype(dtype)
+        k = generator.standard_normal((32, 32, 3, 3)).astype(dtype)
+        y = np.full(x.shape, 77, "float32")
+        weights = np.ascontiguousarray(packed.packings[1](k)) if known else k
+        build_module(arranged)["main"](x, weights, y)
+        within_bound(x, k, y, 1)
+
+
+def test_bfloat16_is_left_to_dot_products_that_are_faster():
+    """Many channels of few pixels: reading larger weights takes longer than multiplying; so do steps of 2."""
+    dots, tiles = (
+        resolve(f"llvm -mtriple=x86_64-unknown-linux-gnu {cpu}")
+        for cpu in ("-mcpu=cooperlake", "-mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16")
+    )
+    shapes = {
+        (64, (56, 56), 1): True,
+        (256, (14, 14), 1): True,
+        (512, (7, 7), 1): False,
+        (128, (56, 56), 2): False,
+    }
+    for (channels, size, stride), is_faster in shapes.items():
+        func = narrow_convolution("bfloat16", channels, size, stride)
+        assert (Winograd().pack(func, dots, [1]) is not None) == is_faster
+        assert Winograd().pack(func, tiles, [1]) is None
+    with PassContext(config={FAST_ALGORITHMS: False}):
+        assert Winograd().pack(narrow_convolution("bfloat16"), dots, [1]) is None
 
 
 SIZES = [

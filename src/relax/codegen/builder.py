@@ -164,7 +164,7 @@ class FunctionBuilder:
         self.mark = ""
         """The end of every instruction: the mark of the loop that it is part of, when loops are marked."""
         self.exact: dict[Operand, tuple[str, str, Operand]] = {}
-        """Values that are small floats already: the format, and an integer (its type, its name) whose bits they have."""
+        """Values that are small floats already: the format, and the type and name of an integer with their bits."""
         self._computed: list[dict[str, Operand]] | None = None
         """Results by their instructions: of each region of code around the place of writing, the outermost first."""
 

@@ -18,7 +18,6 @@ from ..ir import DataType
 from .builder import Operand, float_text, vector
 from .formula import Val, look_up
 
-
 _NATIVE_LANES: Final = (8, 16, 32, 64)
 """The lanes of vectors that are rounded to bfloat16 by an instruction, if there is one."""
 _LONGEST: Final = 16

@@ -97,7 +97,9 @@ def written_kernels(
     has_bfloat = is_x86 and target.vector_bits >= 512 and "bf16" in target.machine.dot_products
     small_floats = SmallFloats(target.has_half_conversion, has_bfloat)
     symbols = frozenset(map(symbol_name, funcs))
-    units = [Unit(ModuleBuilder(), target, small_floats, group, symbols, diagnostics) for group in _groups(funcs)]
+    units = [
+        Unit(ModuleBuilder(), target, small_floats, group, symbols, diagnostics) for group in _groups(funcs)
+    ]
     for unit in units:
         unit.module.has_vector_scale = target.vector_bits >= 512 and is_x86
     for unit in units if mark_loops else ():

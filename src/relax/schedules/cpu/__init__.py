@@ -17,6 +17,7 @@ from .pooling import Pooling
 from .product import Product
 from .scans import Scans
 from .streamed_product import StreamedProduct
+from .widened import WidenedProduct
 from .winograd import Winograd
 from .word_pixels import WordPixels
 
@@ -24,6 +25,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
     DotProduct(),
     StreamedProduct(),
+    WidenedProduct(),
     Product(),
     Depthwise(),
     WordPixels(),
@@ -52,6 +54,7 @@ __all__ = [
     "Scans",
     "StreamedAttention",
     "StreamedProduct",
+    "WidenedProduct",
     "Winograd",
     "WordPixels",
 ]

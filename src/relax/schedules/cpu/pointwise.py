@@ -90,9 +90,7 @@ class Pointwise(ScheduleRule):
         return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 
-def writer_for(
-    pixels: Pixels, target: Target, words: Words | None = None
-) -> AlongPixels | AlongChannels:
+def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:
     """The form that takes fewer steps; for an unknown number of pixels, by the numbers of channels."""
     first, second = AlongPixels(pixels, target, words), AlongChannels(pixels, target, words)
     moved = pixels.channels / first.lanes * TRANSPOSED / first.inputs

@@ -325,7 +325,10 @@ class Writer:
                 element = Var("a", f"{self.factor}x{lanes}" if lanes > 1 else self.factor)
 
                 def update(v: Var) -> Stmt:
-                    total, right = vector_load(acc, (p, v * lanes), lanes), vector_load(line, (v * lanes,), lanes)
+                    total, right = (
+                        vector_load(acc, (p, v * lanes), lanes),
+                        vector_load(line, (v * lanes,), lanes),
+                    )
                     return vector_store(acc, (p, v * lanes), self.added(total, element, right))
 
                 products = loop("v", vectors, update, ForKind.UNROLLED)

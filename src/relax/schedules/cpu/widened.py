@@ -1,0 +1,98 @@
+"""Products whose left operand has narrow floats: they become float32 before the product, not in each of its steps.
+
+    for i, j, k in T.grid(M, N, K):                  for i in T.parallel(M):                  float16 to float32
+        with T.block("C"):                               L[i, k] = A[i, k]
+            with T.init():                           the loops of `product`, which read L
+                C[i, j] = 0
+            C[i, j] += A[i, k] * B[k, j]
+
+A register tile reads single numbers of its rows: one at a time is converted, once for each panel of columns. Vectors of
+the right operand are converted as they are loaded: its panels stay narrow in memory.
+
+Refused: left operands that are float32 or float64, or whose neighbours along the depth are not neighbours in memory;
+and what `product` refuses. `dot_products` comes first where the machine has its instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...prim import PrimExpr, Var, simplify
+from ...target import Target
+from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IterVar, PrimFunc, Stmt
+from ..build import block, digits, loop, scratch
+from ..contraction import size_of
+from ..rule import PackedFunction, ScheduleRule
+from .operands import Matrices, Operands, rewritten_products, tile_view
+from .packed_panels import packed_products
+from .product import packed_tiled, tiled
+from .word_operands import product_of_sizes, with_views
+
+
+class WidenedProduct(ScheduleRule):
+    """The rule for products with a left operand of narrow floats."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        return rewritten_products(func, lambda operands: _product(operands, lambda wide: tiled(wide, target)))
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        def write(operands: Operands) -> Stmt | None:
+            return _product(operands, lambda wide: packed_tiled(wide, target))
+
+        return packed_products(func, target, constants, write)
+
+
+def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | None:
+    """The copy of the left operand, and the product of it; None for what is refused."""
+    left, dtype = operands.left, operands.total.dtype
+    if left.dtype == dtype or left.indices[-1] is not operands.k:
+        return None
+    sizes = {id(v.var): size_of(v) for v in operands.batch} | {id(operands.row): operands.rows}
+    axes = [(index, sizes[id(index)]) for index in left.indices[:-1] if isinstance(index, Var)]
+
+    def body(buffer: Buffer) -> Stmt:
+        wide = _Widened(operands, BufferLoad(buffer, (*(var for var, _ in axes), operands.k)))
+        return block([_copied(wide, left, axes), write(wide)])
+
+    shape = [*(simplify(size) for _, size in axes), simplify(operands.depth)]
+    return operands.declared(scratch("wide", shape, str(dtype), body))
+
+
+def _copied(wide: _Widened, left: BufferLoad, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
+    """Convert the rows, in parallel."""
+    names, sizes = [var.name for var, _ in axes], [size for _, size in axes]
+    line = ((wide.k, wide.depth),)
+
+    def row(parts: list[PrimExpr]) -> Stmt:
+        at = dict(zip((var for var, _ in axes), parts, strict=True))
+        source, result = tile_view(left, at, line), tile_view(wide.left, at, line)
+
+        def element(k: Var) -> Stmt:
+            return BufferStore(result, BufferLoad(source, (k,)).astype(str(result.dtype)), (k,))
+
+        return with_views((source, result), loop("k", wide.depth, element, ForKind.VECTORIZED))
+
+    if not axes:
+        return row([])
+    return loop(
+        "row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL
+    )
+
+
+class _Widened:
+    """Operands with another access on the left, whose views and sizes are declared already."""
+
+    def __init__(self, operands: Matrices, left: BufferLoad) -> None:
+        self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
+        self.batch: tuple[IterVar, ...] = operands.batch
+        self.row, self.column, self.k = operands.row, operands.column, operands.k
+        self.left, self.right, self.packed = left, operands.right, operands.packed
+        self.store, self.total = operands.store, operands.total
+
+    def declared(self, body: Stmt) -> Stmt:
+        """The statement itself."""
+        return body
+
+
+__all__ = ["WidenedProduct"]

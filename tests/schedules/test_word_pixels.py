@@ -1,0 +1,150 @@
+"""WordPixels: 1×1 convolutions of bfloat16 by dot products of words, in tiles along pixels or along channels."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.ir import DataType
+from relax.schedules import schedule
+from relax.schedules.cpu import WordPixels
+from relax.schedules.cpu.along_channels import AlongChannels
+from relax.schedules.cpu.along_pixels import AlongPixels
+from relax.schedules.cpu.words import words_for
+
+X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
+DOTS = f"{X86} -mcpu=cooperlake"
+"""A machine with dot products of bfloat16."""
+TILES = f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16"
+BFLOAT = ml_dtypes.bfloat16
+
+CASES = {
+    "whole tiles": (8, 24, (8, 16), 1),
+    "half a word, rests of tiles": (5, 29, (7, 13), 1),
+    "one input": (1, 24, (40, 33), 1),
+    "stride 2": (9, 20, (9, 13), 2),
+    "one dimension": (8, 16, (97,), 1),
+    "three dimensions, stride 2": (16, 20, (3, 5, 9), 2),
+    "parts of input channels": (170, 20, (3, 5), 1),
+}
+SIZES = [(1, (1, 1)), (2, (3, 5)), (0, (4, 4)), (1, (0, 3)), (2, (1, 31)), (1, (4, 8)), (1, (3, 11))]
+"""Batches and images: of nothing, a pixel, a tile's number of pixels, one less and one more."""
+LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
+FORMS = {"pixels": AlongPixels, "channels": AlongChannels}
+
+
+@pytest.fixture(params=FORMS)
+def form(request, monkeypatch):
+    """Both forms of the loops."""
+    monkeypatch.setattr("relax.schedules.cpu.word_pixels.writer_for", FORMS[request.param])
+
+
+def convolution(ci, co, size, stride=1, n=1, dtype="bfloat16", behind=lambda y: y):
+    x = te.placeholder((n, ci, *size), dtype, "X")
+    w = te.placeholder((co, ci, *(1 for _ in size)), dtype, "W")
+    y = topi.nn.conv(x, w, stride, 0, 1, 1, *LAYOUTS[len(size)], out_dtype="float32")
+    return te.create_prim_func([x, w, behind(y)])
+
+
+def computed(x, w, stride=1):
+    """The convolution by NumPy."""
+    pixels = x[(slice(None), slice(None), *[slice(None, None, stride)] * (x.ndim - 2))]
+    return np.einsum("oc,nc...->no...", w.reshape(w.shape[:2]).astype("f4"), pixels.astype("f4"))
+
+
+def numbers(*shape):
+    """Small whole numbers, whose sums are exact."""
+    return np.random.default_rng(sum(shape)).integers(-3, 4, shape).astype(BFLOAT)
+
+
+def kernels(func):
+    """What runs the rule's result: the interpreter for a machine with the instruction, and this machine if it has it.
+
+    Each takes the data, the weights as they are, and the result.
+    """
+    runs = []
+    for name in (DOTS, "llvm"):
+        target = resolve(name)
+        if words_for(target, *map(DataType, ("bfloat16", "bfloat16", "float32"))):
+            packed = WordPixels().pack(func, target, [1])
+            assert packed is not None
+            tir.verify_well_formed(packed.func)
+            run = build_module(packed.func)["main"] if name == "llvm" else None
+            runs.append((packed, run))
+    return runs
+
+
+def same(func, x, w, expected):
+    for packed, compiled in kernels(func):
+        words, result = (
+            np.ascontiguousarray(packed.packings[1](w)),
+            np.full(expected.shape, 77, expected.dtype),
+        )
+        if compiled is None:
+            tir.interpret(packed.func, x, words, result, reverse_parallel=True)
+        else:
+            compiled(x, words, result)
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_known_sizes(form, case):
+    ci, co, size, stride = CASES[case]
+    x, w = numbers(2, ci, *size), numbers(co, ci, *(1 for _ in size))
+    same(convolution(ci, co, size, stride, 2), x, w, computed(x, w, stride))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_unknown_sizes(form, stride):
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    func, weights = convolution(3, 35, (h, w), stride, n), numbers(35, 3, 1, 1)
+    runs = kernels(func)
+    for batch, size in SIZES:
+        x = numbers(batch, 3, *size)
+        expected = computed(x, weights, stride)
+        for packed, compiled in runs:
+            words, result = np.ascontiguousarray(packed.packings[1](weights)), np.full_like(expected, 77)
+            run = compiled or (lambda *args, func=packed.func: tir.interpret(func, *args))
+            run(x, words, result)
+            np.testing.assert_array_equal(result, expected)
+
+
+def test_results_of_bfloat16(form):
+    """What stands behind a convolution is computed in float32 and rounded once, as it is stored."""
+
+    def behind(y):
+        third = tir.const(1 / 3, "float32")
+        return te.compute(
+            y.shape, lambda *i: (tir.max(y(*i), tir.const(0, "float32")) * third).astype("bfloat16")
+        )
+
+    x, w = numbers(1, 9, 7, 9), numbers(20, 9, 1, 1)
+    expected = (np.maximum(computed(x, w), 0) * np.float32(1 / 3)).astype(BFLOAT)
+    same(convolution(9, 20, (7, 9), behind=behind), x, w, expected)
+
+
+def test_what_is_no_number_stays_in_its_pixel(form):
+    """The last of an odd number of channels fills its word with zeros, not with what is beside it."""
+    x, w = numbers(1, 5, 12, 19), np.ones((9, 5, 1, 1), BFLOAT)
+    x[0, 4, 1, 2], x[0, 0, 3, 8], x[0, 1, 2, 5] = np.inf, np.nan, -np.inf
+    expected = computed(x, w)
+    assert np.isinf(expected).sum() == 18
+    assert np.isnan(expected).sum() == 9
+    same(convolution(5, 9, (12, 19)), x, w, expected)
+
+
+def test_others_are_left_alone():
+    bfloat = convolution(16, 16, (9, 9))
+    assert schedule(bfloat, resolve(DOTS), [WordPixels()]) is bfloat  # weights are not known
+    assert WordPixels().pack(bfloat, resolve(DOTS), []) is None
+    for target in (TILES, "llvm -mcpu=skylake-avx512"):
+        assert WordPixels().pack(bfloat, resolve(target), [1]) is None
+    for dtype in ("float16", "float32"):
+        func = convolution(16, 16, (9, 9), dtype=dtype)
+        assert WordPixels().pack(func, resolve(DOTS), [1]) is None
+    x, w = (te.placeholder(shape, "bfloat16") for shape in ((1, 16, 9, 9), (16, 16, 3, 3)))
+    several = te.create_prim_func([x, w, topi.nn.conv(x, w, 1, 1, out_dtype="float32")])
+    assert WordPixels().pack(several, resolve(DOTS), [1]) is None
