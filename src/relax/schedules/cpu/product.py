@@ -73,6 +73,7 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Matrices, Results, Values, rewritten_products, tile_view
 from .packed_panels import packed_products
+from .squares import turned
 from .strassen import Sevens, is_worth_it, panels_by_sevens
 from .tiling import (
     FEW_ROWS,
@@ -421,7 +422,28 @@ class _Writer:
 
         if operands.right.indices[-1] is operands.column:
             return DeclBuffer(view, loop("k", part.depth, vectors))
+        if operands.right.indices[-1] is operands.k:
+            return self._turned(part, at, inside)
         return DeclBuffer(view, loop("c", width, column))
+
+    def _turned(self, part: _Block, at: Values, inside: PrimExpr) -> Stmt:
+        """Copy a part of a panel whose depth is contiguous, in squares of registers; columns beyond become 0."""
+        operands, panel = self.operands, part.panel
+        view = tile_view(operands.right, at, ((operands.column, inside), (operands.k, part.depth)))
+
+        def wide(value: PrimExpr) -> PrimExpr:
+            return value.astype(str(operands.total.dtype.with_lanes(value.dtype.lanes)))
+
+        copy = turned(view, part.source, inside, part.depth, self.tile.lanes, wide)
+        if panel.inside is None:
+            return DeclBuffer(view, copy)
+        zero = spread(const(0, self.dtype), self.tile.lanes)
+        cleared = loop(
+            "k",
+            part.depth,
+            lambda k: self._each_vector(panel, lambda c: vector_store(part.source, (k, c), zero)),
+        )
+        return DeclBuffer(view, block([cleared, copy]))
 
     def _each_vector(self, panel: _Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a panel, told its first column."""
@@ -464,7 +486,7 @@ class _Writer:
             part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
     def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: of an unknown number as many fours as it has, then a tile for each bit.
+        """The rows behind the whole tiles: of an unknown number fours, and then 1, 2, 3 or 3 + 2.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
@@ -475,14 +497,21 @@ class _Writer:
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
-        fours = floordiv(tail, LOW)
+        fives = And(tail >= LOW + 1, floormod(tail, LOW).equal(1))
+        fours = floordiv(Select(fives, tail - LOW, tail), LOW)
         stmts = [self._tiles_of(part, rows, first, fours, LOW, _Share(rows.tiles, int64(2), low=True))]
-        first = first + fours * LOW
-        for height in (2, 1):
-            rest = floormod(tail, 2 * height)
-            stmts.append(IfThenElse(rest >= height, self._tile(part, rows, first, height, low)))
-            first = first + floordiv(rest, height) * height
-        return block(stmts)
+        first, rest = first + fours * LOW, simplify(tail - fours * LOW)
+
+        def others(rest: PrimExpr) -> Stmt:
+            threes = floordiv(rest, 3)
+            behind = [first + threes * 3, first + threes * 3 + floordiv(rest - threes * 3, 2) * 2]
+            return block([
+                IfThenElse(rest >= 3, self._tile(part, rows, first, 3, low)),
+                IfThenElse((rest - threes * 3) >= 2, self._tile(part, rows, behind[0], 2, low)),
+                IfThenElse((rest - threes * 3).equal(1), self._tile(part, rows, behind[1], 1, low)),
+            ])  # fmt: skip
+
+        return block([*stmts, named("rest", rest, others)])
 
     def _tile(self, part: _Block, rows: _Rows, first: PrimExpr, height: int, share: _Share) -> Stmt:
         """Some rows, from `first` on behind those before, over a block; their sums are in registers."""
