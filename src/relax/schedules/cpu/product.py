@@ -237,6 +237,16 @@ class _Writer:
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
         self.widest = panels(columns, tile)[0].size if columns else tile.vectors
         """The vectors of the widest panels."""
+        right = operands.right
+        self.is_panel = (
+            columns == self.widest * tile.lanes
+            and operands.packed is None
+            and right.dtype == operands.total.dtype
+            and len(right.indices) >= 2
+            and right.indices[-1] is operands.column
+            and right.indices[-2] is operands.k
+        )
+        """True if the right operand has the columns of one panel, one row after the other: it need not be copied."""
         is_sum = operands.store.value is operands.total
         self.direct = is_sum and isinstance(self.depth, IntImm) and self.depth.value <= self.block
         """True if each tile stores its results."""
@@ -376,10 +386,16 @@ class _Writer:
                 panel, rows, ko * self.block, depth)))  # fmt: skip
 
     def _block(self, panel: _Panel, rows: _Rows, start: PrimExpr, depth: PrimExpr) -> Stmt:
-        """All rows over a part of the depth, whose columns are copied first unless they are packed."""
+        """All rows over a part of the depth, whose columns are copied first unless they are a panel as they are."""
         width = panel.vectors * self.tile.lanes
         if self.operands.packed is not None:
             view = self._packed_block(self.operands.packed, panel, start, depth)
+            return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
+
+        if self.is_panel:
+            at = {**panel.values, self.operands.k: start, self.operands.column: panel.start}
+            sizes = ((self.operands.k, depth), (self.operands.column, int64(width)))
+            view = tile_view(self.operands.right, at, sizes)
             return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
 
         def copied(buffer: Buffer) -> Stmt:
@@ -486,7 +502,7 @@ class _Writer:
             part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
     def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: of an unknown number fours, and then 1, 2, 3 or 3 + 2.
+        """The rows behind the whole tiles: of an unknown number as many fours as it has, and 1, 2 or 3.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
@@ -497,21 +513,12 @@ class _Writer:
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
-        fives = And(tail >= LOW + 1, floormod(tail, LOW).equal(1))
-        fours = floordiv(Select(fives, tail - LOW, tail), LOW)
+        fours, rest = floordiv(tail, LOW), floormod(tail, LOW)
         stmts = [self._tiles_of(part, rows, first, fours, LOW, _Share(rows.tiles, int64(2), low=True))]
-        first, rest = first + fours * LOW, simplify(tail - fours * LOW)
-
-        def others(rest: PrimExpr) -> Stmt:
-            threes = floordiv(rest, 3)
-            behind = [first + threes * 3, first + threes * 3 + floordiv(rest - threes * 3, 2) * 2]
-            return block([
-                IfThenElse(rest >= 3, self._tile(part, rows, first, 3, low)),
-                IfThenElse((rest - threes * 3) >= 2, self._tile(part, rows, behind[0], 2, low)),
-                IfThenElse((rest - threes * 3).equal(1), self._tile(part, rows, behind[1], 1, low)),
-            ])  # fmt: skip
-
-        return block([*stmts, named("rest", rest, others)])
+        first = first + fours * LOW
+        for height in range(LOW - 1, 0, -1):
+            stmts.append(IfThenElse(rest.equal(height), self._tile(part, rows, first, height, low)))
+        return block(stmts)
 
     def _tile(self, part: _Block, rows: _Rows, first: PrimExpr, height: int, share: _Share) -> Stmt:
         """Some rows, from `first` on behind those before, over a block; their sums are in registers."""
