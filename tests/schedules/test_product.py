@@ -50,6 +50,24 @@ def test_unknown_sizes(same):
     same(product(m, n, k), Product(), *(shapes(*size) for size in sizes))
 
 
+def test_a_contiguous_depth_is_copied_in_squares(same, target):
+    """Whole squares of 16, and columns and depths beside them."""
+    n, k = (te.var(name, "int64") for name in "nk")
+    func = product(5, n, k, transposed=True)
+    sizes = [(5, 0, 3), (5, 3, 0), (5, 1, 1), (5, 15, 17), (5, 16, 16), (5, 33, 31), (5, 65, 130)]
+    same(func, Product(), *(shapes(*size, transposed=True) for size in sizes))
+    assert "T.Shuffle" in schedule(func, target, [Product()]).script()
+
+
+def test_columns_of_one_panel_are_read_where_they_are(same, target):
+    m, k = (te.var(name, "int64") for name in "mk")
+    func = product(m, 64, k)
+    same(func, Product(), *(shapes(m, 64, k) for m, k in ((0, 3), (3, 0), (1, 1), (7, 5), (13, 129))))
+    assert "panel_memory" not in schedule(func, target, [Product()]).script()
+    for other in (product(m, 65, k), product(m, 128, k), product(m, 64, k, transposed=True)):
+        assert "panel_memory" in schedule(other, target, [Product()]).script()
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_batches(same, transposed):
     func = product(te.var("m", "int64"), 40, 9, te.var("b", "int64"), transposed)

@@ -70,7 +70,9 @@ class Lanes:
         for part in (*(v for _, v in self.element.lets), *(s.body for s in self.element.updates)):
             post_order_visit(part, visit)
         several = any(len(stage.buffers) > 1 for stage in self.element.updates)
-        extremes = all(operation_of(s.combination) in (Max, Min) for s in self.element.updates if s.combination)
+        extremes = all(
+            operation_of(s.combination) in (Max, Min) for s in self.element.updates if s.combination
+        )
         most = 1 if several else 2 if calls else 8 if extremes else 4
         size = self.vector.size
         return most if size is None else min(most, max(-(-size // self.lanes), 1))

@@ -73,6 +73,7 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Matrices, Results, Values, rewritten_products, tile_view
 from .packed_panels import packed_products
+from .squares import turned
 from .strassen import Sevens, is_worth_it, panels_by_sevens
 from .tiling import (
     FEW_ROWS,
@@ -236,6 +237,16 @@ class _Writer:
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
         self.widest = panels(columns, tile)[0].size if columns else tile.vectors
         """The vectors of the widest panels."""
+        right = operands.right
+        self.is_panel = (
+            columns == self.widest * tile.lanes
+            and operands.packed is None
+            and right.dtype == operands.total.dtype
+            and len(right.indices) >= 2
+            and right.indices[-1] is operands.column
+            and right.indices[-2] is operands.k
+        )
+        """True if the right operand has the columns of one panel, one row after the other: it need not be copied."""
         is_sum = operands.store.value is operands.total
         self.direct = is_sum and isinstance(self.depth, IntImm) and self.depth.value <= self.block
         """True if each tile stores its results."""
@@ -375,10 +386,16 @@ class _Writer:
                 panel, rows, ko * self.block, depth)))  # fmt: skip
 
     def _block(self, panel: _Panel, rows: _Rows, start: PrimExpr, depth: PrimExpr) -> Stmt:
-        """All rows over a part of the depth, whose columns are copied first unless they are packed."""
+        """All rows over a part of the depth, whose columns are copied first unless they are a panel as they are."""
         width = panel.vectors * self.tile.lanes
         if self.operands.packed is not None:
             view = self._packed_block(self.operands.packed, panel, start, depth)
+            return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
+
+        if self.is_panel:
+            at = {**panel.values, self.operands.k: start, self.operands.column: panel.start}
+            sizes = ((self.operands.k, depth), (self.operands.column, int64(width)))
+            view = tile_view(self.operands.right, at, sizes)
             return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
 
         def copied(buffer: Buffer) -> Stmt:
@@ -421,7 +438,28 @@ class _Writer:
 
         if operands.right.indices[-1] is operands.column:
             return DeclBuffer(view, loop("k", part.depth, vectors))
+        if operands.right.indices[-1] is operands.k:
+            return self._turned(part, at, inside)
         return DeclBuffer(view, loop("c", width, column))
+
+    def _turned(self, part: _Block, at: Values, inside: PrimExpr) -> Stmt:
+        """Copy a part of a panel whose depth is contiguous, in squares of registers; columns beyond become 0."""
+        operands, panel = self.operands, part.panel
+        view = tile_view(operands.right, at, ((operands.column, inside), (operands.k, part.depth)))
+
+        def wide(value: PrimExpr) -> PrimExpr:
+            return value.astype(str(operands.total.dtype.with_lanes(value.dtype.lanes)))
+
+        copy = turned(view, part.source, inside, part.depth, self.tile.lanes, wide)
+        if panel.inside is None:
+            return DeclBuffer(view, copy)
+        zero = spread(const(0, self.dtype), self.tile.lanes)
+        cleared = loop(
+            "k",
+            part.depth,
+            lambda k: self._each_vector(panel, lambda c: vector_store(part.source, (k, c), zero)),
+        )
+        return DeclBuffer(view, block([cleared, copy]))
 
     def _each_vector(self, panel: _Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a panel, told its first column."""
@@ -464,7 +502,7 @@ class _Writer:
             part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
     def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: of an unknown number as many fours as it has, then a tile for each bit.
+        """The rows behind the whole tiles: of an unknown number as many fours as it has, and 1, 2 or 3.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
@@ -475,13 +513,11 @@ class _Writer:
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
-        fours = floordiv(tail, LOW)
+        fours, rest = floordiv(tail, LOW), floormod(tail, LOW)
         stmts = [self._tiles_of(part, rows, first, fours, LOW, _Share(rows.tiles, int64(2), low=True))]
         first = first + fours * LOW
-        for height in (2, 1):
-            rest = floormod(tail, 2 * height)
-            stmts.append(IfThenElse(rest >= height, self._tile(part, rows, first, height, low)))
-            first = first + floordiv(rest, height) * height
+        for height in range(LOW - 1, 0, -1):
+            stmts.append(IfThenElse(rest.equal(height), self._tile(part, rows, first, height, low)))
         return block(stmts)
 
     def _tile(self, part: _Block, rows: _Rows, first: PrimExpr, height: int, share: _Share) -> Stmt:

@@ -5,8 +5,8 @@ Columns are dealt out in *panels*, rows in *blocks*; a panel and a block meet in
     columns   257 = 17 vectors = 4 + 4 + 3 + 3 + 3     panels of at most 4 vectors, as equal as they can be
     rows      512 = 85 · 6 + 2                         blocks of at most 6 rows, and what is left
     rows       13 = 5 + 4 + 4                          few rows as equal as they can be
-    rows        m = m // 6 · 6 + 4 + 2 + 1             of an unknown number: each of the last three if it is needed
-    rows       11 = 4 + 4 + 2 + 1                      fewer than 12 with packed panels: low blocks
+    rows        m = m // 6 · 6 + 4 + (1, 2 or 3)        of an unknown number
+    rows       11 = 4 + 4 + 3                          fewer than 12 with packed panels: low blocks
 
 A *task* is a panel and a group of blocks: what a thread takes at a time. There is one group unless panels are few, or
 the rows of A do not fit the second-level cache.
