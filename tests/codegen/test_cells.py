@@ -31,7 +31,10 @@ def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
-    assert text.count("@relax.cells.v5.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730, ptr null, ptr null)") == 1
+    assert (
+        text.count("@relax.cells.v5.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730, ptr null, ptr null)")
+        == 1
+    )
     assert text.index("@relax.cells.v5.fits_tensor(ptr %p0") < text.index("call i32 @relax.cells.v5.call(")
     assert "call void @relax.cells.v5.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
 

@@ -82,6 +82,8 @@ _ABSOLUTE: Final = {X86_64: 1, AARCH64: 257}
 """The kind of relocation that is an address of 64 bits."""
 _CONSTANTS, _RECORDS, _FILE = 1, 2, 3
 """The sections of the object with the records, and their symbols."""
+_NO_DTYPE: Final = (3, 0)
+"""The code and bits of the dtype that stands for any."""
 _VALUE, _STRING, _TENSOR, _SHAPE, _GLOBAL, _NATIVE = range(6)
 """The kinds of records."""
 
@@ -300,8 +302,8 @@ def _constant(records: _Records, value: Any, place: int) -> None:
         case tvm_ffi.Shape():
             records.add(_SHAPE, len(value), 0, records.dims(value))
         case tvm_ffi.dtype():
-            code, bits = DLPACK_CODES.get(canonical_dtype(value), (0, 0))
-            records.add(_VALUE, 5, code | bits << 8 | 1 << 16)
+            code, bits = DLPACK_CODES[canonical_dtype(value)] if value else _NO_DTYPE
+            records.add(_VALUE, 5, code | bits << 8 | bool(bits) << 16)
         case str():
             encoded = str(value).encode()
             records.add(_STRING, len(encoded), records.bytes(encoded))

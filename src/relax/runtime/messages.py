@@ -1,8 +1,9 @@
 """The messages of matching: of values with annotations, and of a kernel's arguments with its parameters.
 
-Several parts of the package match, each where it must: the machine and the interpreter in Python (`match`), libraries
-in machine code (`relax.codegen.cells`), kernels in their wrappers (`relax.codegen.wrapper`), in calls of each other
-(`relax.codegen.calls`) and in the interpreter of TIR (`relax.tir.arguments`). Their messages are these. A field is a
+Several parts of the package match, each where it must: bytecode and the interpreter in Python (`match`), compiled
+functions and libraries in machine code (`relax.codegen.cells.matching`), kernels in their wrappers
+(`relax.codegen.wrapper`), in calls of each other (`relax.codegen.calls`) and in the interpreter of TIR
+(`relax.tir.arguments`). Their messages are these. A field is a
 value for Python, a conversion of printf for a kernel, a function that writes it for a library.
 """
 

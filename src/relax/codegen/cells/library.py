@@ -226,6 +226,7 @@ _OUTSIDE: Final = {
     "strlen": ("i64", "ptr"),
     "strcmp": ("i32", "ptr, ptr"),
     "strstr": ("ptr", "ptr, ptr"),
+    "strpbrk": ("ptr", "ptr, ptr"),
     "sched_getaffinity": ("i32", "i32, i64, ptr"),
     f"{CELLS}drop": ("void", "ptr"),
     f"{CELLS}tensor": ("ptr", "i64, i32, i32, ptr, ptr, i64"),

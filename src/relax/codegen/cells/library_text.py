@@ -48,6 +48,11 @@ define internal void @<L>put_float(ptr %text, double %value) nounwind {{
   %digits = alloca [64 x i8], align 8
   call i32 (ptr, i64, ptr, ...) @snprintf(ptr %digits, i64 64, ptr <"%.9g">, double %value)
   call void @<L>put(ptr %text, ptr %digits)
+  ; a point, an exponent, or a name
+  %mark = call ptr @strpbrk(ptr %digits, ptr <".en">)
+  %whole = icmp eq ptr %mark, null
+  %zero = select i1 %whole, ptr <".0">, ptr <"">
+  call void @<L>put(ptr %text, ptr %zero)
   ret void
 }}
 define internal ptr @<L>string(ptr %any, ptr %length) nounwind {{

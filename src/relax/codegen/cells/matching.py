@@ -160,7 +160,8 @@ def _tuple(w: Check) -> None:
 def _sizes(w: Check) -> None:
     """A rank, then a code and a number for each dimension of a tensor or shape, as `relax.runtime.match` has them."""
     ndim, rank = w.number(0), w.ask("rank")
-    w.unless(rank.eq(ndim), RANK, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    fits = rank.ge(0) & rank.eq(ndim)
+    w.unless(fits, RANK, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
     with w.loop(ndim) as axis:
         code, number, size = w.number(axis * 2 + 1), w.number(axis * 2 + 2), w.ask("dim", axis)
         place, found = ["dimension ", integer(axis.ref)], integer(size.ref)

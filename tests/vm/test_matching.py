@@ -1,0 +1,109 @@
+"""Arguments of every kind for parameters of every kind: each way to run a program takes the same, and says the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm_ffi
+from tvm_ffi import Shape
+
+import relax
+from relax.runtime.executable import ExecutableError
+from relax.runtime.system_linker import find_linker
+from relax.script import from_source
+
+ANNOTATIONS = {
+    "any_tensor": "R.Tensor",
+    "any_rank": 'R.Tensor(dtype="float32")',
+    "any_dtype": "R.Tensor(ndim=2)",
+    "square": 'R.Tensor(("n", "n"), "float32")',
+    "three": 'R.Tensor((3, "n"), "float32")',
+    "computed": 'R.Tensor(("n", "n * 2 - 1"), "float32")',
+    "condition": 'R.Tensor((), "bool")',
+    "any_shape": "R.Shape",
+    "shape": 'R.Shape(["n", 3])',
+    "empty_shape": "R.Shape([])",
+    "boolean": 'R.Prim("bool")',
+    **{dtype: f'R.Prim("{dtype}")' for dtype in ("int8", "uint8", "int32", "uint32", "int64", "float32", "bfloat16")},
+    "constant": "R.Prim(value=3)",
+    "size": 'R.Tuple(R.Prim(value="n"), R.Tensor(("n",), "float32"))',
+    "number": 'R.Tuple(R.Prim(value="n"), R.Prim(value="n + 1"))',
+    "unit": "R.Tuple()",
+    "pair": 'R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Shape(["n"]), R.Prim("int8")))',
+}  # fmt: skip
+HEAD = "from relax.script import ir as I, relax as R, tir as T\n\n@I.ir_module\nclass Program:\n"
+PROGRAM = HEAD + "".join(
+    f"    @R.function\n    def {name}(x: {annotation}) -> R.Object:\n        return R.prim_value(1)\n"
+    for name, annotation in ANNOTATIONS.items()
+)
+
+
+def array(*shape, dtype="float32"):
+    return np.ones(shape, dtype)
+
+
+NUMBERS = [
+    0, 1, 3, -1, 4, 127, 128, -128, -129, 255, 256, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32, 2**48, 2**62, -(2**63),
+    True, False, 0.0, 3.0, 2.5, float("nan"), float("inf"), -float("inf"),
+]  # fmt: skip
+VALUES = [
+    *NUMBERS, None, "text", (), (1,), (1, 2), (3, 4),
+    array(), array(2), array(2, 2), array(0, 0), array(1, 1), array(3, 5), array(2, 3), array(2, 4), array(2, 2, 2),
+    array(2, 2, dtype="float64"), array(2, dtype="int8"), array(dtype="bool"), array(1, dtype="bool"),
+    Shape(()), Shape((3,)), Shape((2, 3)), Shape((3, 2)), Shape((0, 3)), Shape((2, 3, 4)),
+    *((n, array(2)) for n in (2, 3, -1, 2**62, 2.0, True)), (array(2), 2),
+    (array(2), (Shape((2,)), 7)), (array(2), (Shape((3,)), 7)), (array(2), (Shape((2,)), 200)),
+    (array(2), (7, 7)), (array(2), 7), (array(2), (Shape((2,)), 7), 7),
+]  # fmt: skip
+
+
+MACHINE_ONLY = [b"bytes", (array(0), (Shape((0,)), 7))]
+"""Values of which a library says less: it knows no classes of Python, and copies no tensors in tuples."""
+MODULE = from_source(PROGRAM)
+
+
+def argument(value):
+    """A value as a program without relax passes it."""
+    if isinstance(value, np.ndarray):
+        return tvm_ffi.from_dlpack(value)
+    return tuple(map(argument, value)) if type(value) is tuple else value
+
+
+def outcome(function, value):
+    """The result, or the kind of error and its message."""
+    try:
+        return function(value)
+    except Exception as error:  # noqa: BLE001 (it is what is compared)
+        return type(error), str(error)
+
+
+@pytest.fixture(scope="module")
+def executable():
+    return relax.build(MODULE, "llvm")
+
+
+def test_all_functions_are_compiled(executable):
+    assert set(executable.compiled_functions) == set(ANNOTATIONS)
+
+
+@pytest.mark.parametrize("way", ["compiled", "bytecode", "library"])
+def test_values_fit_or_are_refused_as_the_language_says(executable, way, tmp_path):
+    if way == "library":
+        try:
+            find_linker()
+        except ExecutableError as error:
+            pytest.skip(f"exporting is not tested: {error}")
+        executable.export_library(tmp_path / "program.so")
+        library = tvm_ffi.load_module(str(tmp_path / "program.so"))
+        functions = {name: lambda x, name=name: library[name](argument(x)) for name in ANNOTATIONS}
+    else:
+        built = executable if way == "compiled" else relax.build(MODULE, "llvm", exec_mode=way)
+        functions = relax.VirtualMachine(built, relax.cpu())
+    for name in ANNOTATIONS:
+        values = [*VALUES, *(MACHINE_ONLY if way != "library" else ())]
+        if way == "library" and name.endswith("shape"):
+            values = [value for value in values if type(value) is not tuple]  # a machine makes shapes of them
+        expected = [outcome(lambda x: relax.interpret(MODULE, name, x), value) for value in values]  # noqa: B023
+        assert {type(result) for result in expected} == {int, tuple}, f"{name}: nothing fits, or all does"
+        for value, result in zip(values, expected, strict=True):
+            assert outcome(functions[name], value) == result, (name, value)
