@@ -179,6 +179,19 @@ def test_packed_functions_are_those_of_the_process(library):
         library["calls"](argument(floats(5)))
 
 
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 2), (2, 0, 3)])
+def test_an_empty_array_in_a_tuple(tmp_path, shape):
+    """Its strides mean nothing: NumPy gives some that are 0."""
+    ndim = len(shape)
+
+    @R.function
+    def main(p: R.Tuple(R.Tensor("float32", ndim=ndim), R.Prim("int64"))):
+        return p[0], p[1]
+
+    tensor, number = tvm_ffi.load_module(export(tmp_path, main))["main"]((np.zeros(shape, "float32"), 7))
+    assert (tuple(tensor.shape), number) == (shape, 7)
+
+
 def export(tmp_path, function, name="small.so"):
     """The path of a library with one function."""
     mod = relax.IRModule({"main": function}) if not isinstance(function, relax.IRModule) else function

@@ -95,12 +95,16 @@ strides:
 axes:
   %k = phi i64 [ %ndim, %strides ], [ %axis, %axis_fine ]
   %expected = phi i64 [ %unit, %strides ], [ %next_expected, %axis_fine ]
+  %gaps = phi i1 [ false, %strides ], [ %gaps_next, %axis_fine ]
   %more = icmp sgt i64 %k, 0
   br i1 %more, label %look, label %counted
 counted:
-  ; the other sizes of a tensor without elements may be more than can be counted
+  ; the strides of a tensor without elements mean nothing, and its other sizes may be more than can be counted
   %empty = icmp eq i64 %expected, 0
-  br i1 %empty, label %measure, label %yes
+  br i1 %empty, label %measure, label %filled
+filled:
+  %compact = xor i1 %gaps, true
+  ret i1 %compact
 measure:
   %dtype_at = getelementptr <TENSOR>, ptr %t, i32 0, i32 4
   %dtype = load i32, ptr %dtype_at, align 4
@@ -118,9 +122,10 @@ look:
   %positive = icmp sge i64 %size, 0
   %small = icmp slt i64 %size, <LIMIT>
   %either = or i1 %fits, %single
+  %elsewhere = xor i1 %either, true
+  %gaps_next = or i1 %gaps, %elsewhere
   %sized = and i1 %positive, %small
-  %good = and i1 %either, %sized
-  br i1 %good, label %axis_fine, label %no
+  br i1 %sized, label %axis_fine, label %no
 axis_fine:
   %next_expected = mul i64 %expected, %size
   br label %axes
