@@ -500,12 +500,14 @@ class Function(BaseFunc, ExprWithOp):
 def bind_dimensions(struct_info: StructInfo) -> None:
     """Record that shape variables standing alone in a dimension of an annotation are sizes, hence ≥ 0."""
 
-    def visit(item: Node) -> None:
+    def visit(item: Node) -> bool:
         values: Any = getattr(item, "values", None)
-        if isinstance(values, tuple):
-            for value in values:  # type: ignore[reportUnknownVariableType]
-                if isinstance(value, prim.Var):
-                    prim.mark_nonnegative(value)
+        if not isinstance(values, tuple):
+            return True
+        for value in values:  # type: ignore[reportUnknownVariableType]
+            if isinstance(value, prim.Var):
+                prim.mark_nonnegative(value)
+        return False
 
     walk(struct_info, visit)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import lru_cache
 
 Operand = str
 
@@ -279,6 +280,7 @@ def _c_string(text: str) -> str:
     return text.replace("\0", "\\0")
 
 
+@lru_cache(maxsize=1024)
 def quoted(name: str) -> str:
     """A global symbol; any characters are allowed in its name."""
     plain = name.replace(".", "").replace("_", "").isalnum() and name.isascii() and not name[0].isdigit()

@@ -35,9 +35,9 @@ from ..prim import (
     Var,
     cast,
     is_const,
-    post_order,
     same,
     simplify,
+    sub_expressions,
 )
 from ..prim.intervals import Interval, dtype_range, narrowed_by, operation_range, within
 from ..prim.intrin import is_pure
@@ -385,14 +385,16 @@ class Knowledge:
 
 def reads_memory(expr: PrimExpr) -> bool:
     """True if the value of an expression depends on the contents of buffers, or on a call."""
-    found = False
-
-    def visit(part: PrimExpr) -> None:
-        nonlocal found
-        found = found or isinstance(part, BufferLoad) or (isinstance(part, Call) and not is_pure(part))
-
-    post_order(expr, visit)
-    return found
+    seen: set[int] = set()
+    pending: list[PrimExpr] = [expr]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, BufferLoad) or (isinstance(part, Call) and not is_pure(part)):
+            return True
+        if id(part) not in seen:
+            seen.add(id(part))
+            pending += sub_expressions(part)
+    return False
 
 
 def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:

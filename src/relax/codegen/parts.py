@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ..ir import Node, walk
-from ..tir import For, SeqStmt, Stmt, While
+from ..ir import Node, children_of
+from ..tir import BufferStore, Evaluate, For, SeqStmt, Stmt, While
 from .builder import Operand
 from .context import Context
 
@@ -25,6 +25,9 @@ _LOOP: Final = 16
 """The weight of a loop; any other statement has weight 1."""
 _MOST: Final = 32 * _LOOP
 """The greatest weight of one part."""
+
+_SIMPLE: Final = (BufferStore, Evaluate)
+"""Statements that hold no others."""
 
 _LOCAL: Final = re.compile(r"%[\w.]+")
 
@@ -45,16 +48,16 @@ def parts_of(seq: Sequence[Stmt]) -> list[list[Stmt]]:
 
 def _weight(stmt: Stmt) -> int:
     total = 0
-
-    def visit(node: Node) -> bool:
-        nonlocal total
-        if not isinstance(node, Stmt):
-            return False
-        if not isinstance(node, SeqStmt):
-            total += _LOOP if isinstance(node, (For, While)) else 1
-        return total < _MOST
-
-    walk(stmt, visit)
+    seen: set[int] = set()
+    pending: list[Node] = [stmt]
+    while pending and total < _MOST:
+        node = pending.pop()
+        if isinstance(node, Stmt) and id(node) not in seen:
+            seen.add(id(node))
+            if not isinstance(node, SeqStmt):
+                total += _LOOP if isinstance(node, (For, While)) else 1
+            if not isinstance(node, _SIMPLE):
+                pending += children_of(node)
     return total
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..expr import ExternFunc, Function
-from ..ir import BaseFunc, GlobalVar, IRModule, Node, walk
+from ..expr import ExternFunc, Function, Var
+from ..ir import BaseFunc, GlobalVar, IRModule, Node, StructInfo, walk
 from ..prim import StringImm
 
 
@@ -13,9 +13,10 @@ def global_vars_in(function: Node) -> dict[str, GlobalVar]:
     """The global functions a function mentions, by name, in order of first occurrence."""
     found: dict[str, GlobalVar] = {}
 
-    def visit(item: Node) -> None:
+    def visit(item: Node) -> bool:
         if isinstance(item, GlobalVar):
             found.setdefault(item.name_hint, item)
+        return not isinstance(item, (Var, StructInfo))
 
     walk(function, visit)
     return found
@@ -37,13 +38,14 @@ def references(func: BaseFunc, known: set[str]) -> set[str]:
     """
     found: set[str] = set()
 
-    def visit(item: Node) -> None:
+    def visit(item: Node) -> bool:
         if isinstance(item, GlobalVar):
             found.add(item.name_hint)
         elif isinstance(item, ExternFunc):
             found.add(item.global_symbol)
         elif isinstance(item, StringImm):
             found.add(item.value)
+        return not isinstance(item, (Var, StructInfo))
 
     walk(func, visit)
     return found & known

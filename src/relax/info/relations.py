@@ -212,7 +212,7 @@ class _Comparison:
             self.differ(Level.DIFFERENT, (*path, "rank"), str(len(expected)), str(len(value)))
             return
         for i, (v, e) in enumerate(zip(value, expected, strict=True)):
-            if not self.all_wild((e,)):
+            if not self.all_wild((e,)) and v is not e:
                 self.scalar(v, e, (*path, f"dimension {i}"))
 
     def all_wild(self, dims: tuple[PrimExpr, ...]) -> bool:

@@ -99,7 +99,7 @@ Resolve = Callable[[PrimExpr], "Dim | None"]
 
 def told_levels(info: StructInfo) -> int:
     """The number of levels of an info that the machine is told."""
-    if not is_excessive(info, PLACES):
+    if not isinstance(info, (TupleStructInfo, FuncStructInfo)) or not is_excessive(info, PLACES):
         return NESTED
     depth = written_depth(info, PLACES)
     return NESTED if depth is None else min(depth, NESTED)
@@ -191,7 +191,7 @@ class InfoMaker:
 
     def dim(self, value: PrimExpr) -> Dim:
         """A dimension; ``("unknown",)`` for what the machine cannot compute."""
-        if is_excessive(value, PLACES):
+        if not isinstance(value, (IntImm, PrimVar)) and is_excessive(value, PLACES):
             return ("unknown",)
         dim = self._part(value)
         return dim if nesting(dim) <= NESTED_DIM else ("unknown",)

@@ -123,14 +123,16 @@ class Node:
     """The fields that are no labels."""
     __part_names__: ClassVar[tuple[str, ...]] = ()
     """Of these, the fields in which nodes can be, as far as their annotations tell."""
-    __children__: ClassVar[Callable[[Any], list[Node]]] = lambda _: []
-    """The method behind `children_of`."""
     __parameters__: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The constructor's parameters, and the fields they are of."""
     __is_variable__: ClassVar[bool] = False
     """Variables are equal by where they are bound, not by their fields."""
     __is_scope__: ClassVar[bool] = False
     """True for functions: variables bound inside have no meaning outside."""
+
+    def __children__(self) -> list[Node]:
+        """The nodes directly below: see `children_of`. `node` generates the method of each class."""
+        return []
 
     def script(self, **options: Any) -> str:
         """This node as TVMScript."""

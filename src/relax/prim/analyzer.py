@@ -52,7 +52,6 @@ from .scopes import Statements, says_something
 from .simplify import Simplifier
 from .traits import has_effects
 
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -27,6 +27,7 @@ the new value; else a variable with the value's struct info takes its place, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from operator import is_
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -122,7 +123,7 @@ class Rewriter:
     """The rewritten tuple and function infos, by id of the old ones, inside the outermost one being rewritten."""
 
     def __init__(self, mod: IRModule | None = None) -> None:
-        self.builder = BlockBuilder(mod, warn=False)
+        self._given = mod
         self.mod = mod if mod is not None else IRModule()
         self.variables: dict[Var, RelaxExpr] = {}
         """The replacements of variables: uses of a key become its value."""
@@ -131,6 +132,11 @@ class Rewriter:
         self._name = ""
         self._normal: RelaxExpr | None = None
         """The last result of `parts`, which is in normal form already."""
+
+    @cached_property
+    def builder(self) -> BlockBuilder:
+        """The builder that new bindings are emitted with; made when there is something to rewrite."""
+        return BlockBuilder(self._given, warn=False)
 
     # -- entry
 
@@ -295,10 +301,16 @@ class Rewriter:
             body = self.scope(function.body, params)
         finally:
             scopes.pop()
-        ret = function.ret_struct_info
-        return function.replace(
-            params=params, body=body, ret_struct_info=None if ret is None else self.info(ret)
-        )
+        ret = None if function.ret_struct_info is None else self.info(function.ret_struct_info)
+        known = function.struct_info_
+        result = function.replace(params=params, body=body, ret_struct_info=ret)
+        if (
+            known is not None
+            and ret is not None
+            and (params is function.params and ret is function.ret_struct_info)
+        ):
+            set_slot(result, "_struct_info", known)  # parameters and result are what they were
+        return result
 
     def scope(self, expr: RelaxExpr, params: Sequence[Var] | None = None) -> RelaxExpr:
         """A function's body or a branch, rewritten in a scope of its own: a SeqExpr."""
@@ -378,7 +390,7 @@ class Rewriter:
     def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
         """True if a variable keeps its struct info `known`, now that its value has `info`."""
         with self.builder.knowing():
-            return structural_equal(known, info) or is_base_of(known, info)
+            return known is info or is_base_of(known, info) or structural_equal(known, info)
 
     def match_cast(self, binding: MatchCast) -> None:
         """Hook for bindings of checked values."""

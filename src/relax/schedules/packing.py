@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from ..expr import Call, Constant, Function
-from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
+from ..expr import Binding, Call, Constant, Function
+from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..ir.transform import Pass, module_pass
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
@@ -56,7 +56,8 @@ def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule])
     packer = _Packer(mod, target, rules)
     for func in mod.functions.values():
         if isinstance(func, Function):
-            walk(func, packer.see)
+            for binding in bindings_in(func):
+                packer.see(binding)
     if not packer.variants:
         return mod
     for name, variant in packer.variants.values():
@@ -84,11 +85,11 @@ class _Packer:
         """Constants in another order, by the constant and the order: what several kernels read is there once."""
         self._alive: list[Constant] = []
 
-    def see(self, node: Node) -> bool:
+    def see(self, binding: Binding) -> None:
         """Prepare the variant of a function that a call with constants needs."""
-        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
-            self._prepare(node.op.name_hint, constant_positions(node))
-        return True
+        value = getattr(binding, "value", None)
+        if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+            self._prepare(value.op.name_hint, constant_positions(value))
 
     def _prepare(self, name: str, positions: tuple[int, ...]) -> None:
         key = (name, positions)

@@ -37,21 +37,28 @@ def compilable_functions(mod: IRModule) -> list[str]:
 
 def _is_first_order(function: Function) -> bool:
     first_order = True
+    infos: dict[int, StructInfo] = {}
 
     def visit(node: Node) -> bool:
         nonlocal first_order
-        first_order = first_order and _is_node_of_first_order(node)
-        return first_order
+        first_order = first_order and _is_node_of_first_order(node, infos)
+        return first_order and not isinstance(node, (StructInfo, PrimExpr))
 
     walk(function, visit)
     return first_order
 
 
-def _is_node_of_first_order(node: Node) -> bool:
-    """True if a node by itself neither is a value that cannot be compiled, nor passes on or calls a function that is."""
+def _is_node_of_first_order(node: Node, infos: dict[int, StructInfo]) -> bool:
+    """True if a node by itself is of first order: no value that cannot be compiled, no function passed on or called.
+
+    `infos` are those of values that can be compiled, by id.
+    """
     if isinstance(node, (Constant, Var)):
         info = node.struct_info_
-        return info is None or not any(map(_is_odd, fields_in(info)))
+        if info is None or id(info) in infos:
+            return True
+        infos[id(info)] = info
+        return not any(map(_is_odd, fields_in(info)))
     for operand in _operands(node):
         if isinstance(operand, (GlobalVar, ExternFunc, Function)):
             return False
