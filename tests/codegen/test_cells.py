@@ -49,6 +49,17 @@ def test_functions_of_the_host_are_compiled_as_they_are_written():
     assert len({worker.emit_object(first_text, machine) for machine in levels}) == 1
 
 
+def test_small_functions_of_the_host_are_compiled_in_batches():
+    funcs = {f"f{i}": first for i in range(50)}
+    copied, *batches = (text.names for text in kernel_texts({"copy": copy, **funcs}, resolve("llvm")))
+    assert copied == ("copy",)
+    assert [name for names in batches for name in names] == list(funcs)
+    assert 1 < len(batches) < 10
+    large = first.with_attr("relax.registers", 500)
+    texts = kernel_texts({"small": first, "large": large, "other": first}, resolve("llvm"))
+    assert [text.names for text in texts] == [("small",), ("large",), ("other",)]
+
+
 def test_the_entry_releases_registers_on_every_way_out():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[1]
     leave = text.index("call void @relax.cells.v5.leave(")

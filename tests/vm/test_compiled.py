@@ -563,3 +563,39 @@ def test_calls_that_are_looked_at_are_bytecode():
     names.clear()
     vm["main"](x3)
     assert names == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_functions_of_one_batch_keep_their_results_and_errors_apart(mode):
+    """Forty small functions are compiled together, each with constants and messages of its own."""
+    functions = "".join(
+        f"""
+    @R.function
+    def f{i}(x: R.Tensor(("n", {i + 1}), "float32")) -> R.Tensor(("n", {i + 1}), "float32"):
+        return R.add(x, R.const({i}.0))
+"""
+        for i in range(40)
+    )
+    vm = machine(
+        f"""
+from relax.script import ir as I, relax as R
+@I.ir_module
+class Many:{functions}
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        return Many.f7(Many.f7(x))
+""",
+        mode,
+    )
+    for n in (0, 1, 3):
+        for i in range(40):
+            x = np.full((n, i + 1), 0.5, "float32")
+            x[:1, 0] = np.inf
+            np.testing.assert_array_equal(vm[f"f{i}"](x).numpy(), x + np.float32(i))
+        np.testing.assert_array_equal(
+            vm["main"](np.ones((n, 8), "float32")).numpy(), np.full((n, 8), 15, "float32")
+        )
+    for i in (0, 17, 39):
+        kind, message, _ = outcome(vm[f"f{i}"], [np.zeros((2, i + 2), "float32")])
+        assert issubclass(kind, ValueError)
+        assert f"f{i}: parameter x" in message

@@ -171,9 +171,8 @@ class Normalizer(Scopes):
 
         One object nested in several places is computed once, if that cannot be told from computing it anew.
         """
-        if type(expr) is Var or type(expr) is DataflowVar:
-            known_struct_info(expr, self)
-            return expr
+        if type(expr) in (Var, DataflowVar):
+            return self.visit_variable(expr)
         frame = self.frames[-1] if self.frames else None
         known = None if frame is None else frame.nested.get(expr)
         if known is not None:

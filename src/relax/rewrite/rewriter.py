@@ -135,7 +135,7 @@ class Rewriter:
 
     @cached_property
     def builder(self) -> BlockBuilder:
-        """What new bindings are emitted with; made when there is something to rewrite."""
+        """The builder that new bindings are emitted with; made when there is something to rewrite."""
         return BlockBuilder(self._given, warn=False)
 
     # -- entry

@@ -58,25 +58,32 @@ def FuseAttention(mod: IRModule) -> IRModule:
     kernels = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
     if PassContext.current().opt_level == 0 or not any(map(_has_maximum, kernels)):
         return mod
+    decided = _Decided({}, {})
     return GroupOutliner(
-        mod, lambda block, calls: _Block(block, calls).groups(), lambda group: "fused_attention"
+        mod, lambda block, calls: _Block(block, calls, decided).groups(), lambda group: "fused_attention"
     ).module()
+
+
+class _Decided(NamedTuple):
+    """Findings about kernels of the module, whose functions have layers in common."""
+
+    traits: dict[PrimFunc, _Traits]
+    """By the kernel, which many calls have in common."""
+    functions: dict[int, list[tuple[Function, bool]]]
+    """The functions that were merged, by hash, and whether they compute attention: layers have equal ones."""
 
 
 class _Block:
     """The bindings of a dataflow block, by number, and what reads them."""
 
-    def __init__(self, block: DataflowBlock, calls: KernelCalls) -> None:
+    def __init__(self, block: DataflowBlock, calls: KernelCalls, decided: _Decided) -> None:
         self.calls = calls
+        self._decided = decided
         self.bindings = block.bindings
         self.kernels = [movable_kernel(binding, calls) for binding in block.bindings]
         numbers = {binding.var: number for number, binding in enumerate(block.bindings)}
         self.operands: list[list[int]] = []
         self.readers: list[set[int]] = [set() for _ in block.bindings]
-        self._traits: dict[PrimFunc, _Traits] = {}
-        """By the kernel, which many calls have in common."""
-        self._decided: dict[int, list[tuple[Function, bool]]] = {}
-        """The functions that were merged, by hash, and whether they compute attention: layers have equal ones."""
         self.place: list[int] = []
         """The number of calls before a binding that may write to a tensor."""
         writes = 0
@@ -163,9 +170,9 @@ class _Block:
 
     def _of(self, kernel: KernelCall) -> _Traits:
         """The part that a kernel can have."""
-        traits = self._traits.get(kernel.func)
+        traits = self._decided.traits.get(kernel.func)
         if traits is None:
-            traits = self._traits[kernel.func] = _traits_of(kernel.func)
+            traits = self._decided.traits[kernel.func] = _traits_of(kernel.func)
         return traits
 
     def _group(self, members: set[int]) -> list[VarBinding] | None:
@@ -178,7 +185,7 @@ class _Block:
 
     def _is_attention(self, function: Function) -> bool:
         """True if the kernels of a group merge to one of attention, and of nothing else."""
-        decided = self._decided.setdefault(quick_hash(function), [])
+        decided = self._decided.functions.setdefault(quick_hash(function), [])
         for known, answer in decided:
             if structural_equal(known, function):
                 return answer
