@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...target import Target
-from ...tir import Block, BlockRealize, Buffer, PrimFunc, Stmt
+from ...tir import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of
 from ...tir.statements import seq_of
 from ..rule import ScheduleRule
+from ..split_axes import with_split_axes
 from ..stages import Group, group_of
 from .elementwise import elementwise
 from .interleaved import interleaved
@@ -83,6 +84,8 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
         return None
     if any(stage.is_reduction for stage in group.stages):
         return rows_of(group, own, target)
+    if isinstance(group.stages[0].body, BufferStore):
+        group = with_split_axes(group)
     copied = transposed(group)
     if copied is None:
         copied = interleaved(group)

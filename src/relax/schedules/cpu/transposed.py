@@ -10,7 +10,7 @@
                                                  the columns and rows that are left, element by element
 
 Every line of memory is read and written once, as a whole. A square has 16 elements a side, or 8
-of 64 bits; see `squares`.
+of 64 bits; see `squares`. float16 and bfloat16 go bit by bit.
 
 Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
 square.
@@ -24,13 +24,15 @@ from typing import Final
 from ...prim import PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
-from ...tir import BufferLoad, BufferStore, For, ForKind, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, For, ForKind, Stmt
+from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
 from ...tir.renew import renew_bound_vars
 from ..build import block, let, loop, vector_load, vector_store
 from ..stages import Axis, Group, with_merged_axes
 from .elementwise import parallel_over, within
 from .squares import transposed_square
+from .words import declared
 
 SQUARES: Final = 4
 """Squares next to each other in the source that one thread takes at least."""
@@ -46,6 +48,7 @@ def transposed(group: Group) -> Stmt | None:
     store = stage.stores[0]
     load = store.value
     assert isinstance(load, BufferLoad)
+    buffers = load.buffer, store.buffer
     axes = {axis.var: axis for axis in stage.axes}
     last = _axis_at(store, axes), _axis_at(load, axes)
     column, row = last
@@ -58,7 +61,22 @@ def transposed(group: Group) -> Stmt | None:
     others = [axis for axis in stage.axes if axis is not row and axis is not column]
     if any(sum(index is axis.var for index in load.indices) != 1 for axis in (row, column)):
         return None
-    return within(group, _Squares(store, load, row, column, size).loops(others))
+    source, result = _bits_of(load.buffer), _bits_of(store.buffer)
+    load = load.replace(buffer=source)
+    store = store.replace(buffer=result, value=load)
+    loops = _Squares(store, load, row, column, size).loops(others)
+    views = [(source, buffers[0]), (result, buffers[1])]
+    return within(group, declared(views, loops))
+
+
+def _bits_of(buffer: Buffer) -> Buffer:
+    """A buffer of the bits of floats that vectors would convert; others as they are."""
+    if buffer.dtype not in ("float16", "bfloat16"):
+        return buffer
+    return decl_buffer(
+        buffer.shape, "uint16", f"{buffer.name}_bits", data=buffer.data, strides=buffer.strides,
+        elem_offset=buffer.elem_offset,
+    )  # fmt: skip
 
 
 def _axis_at(access: BufferLoad | BufferStore, axes: dict[Var, Axis]) -> Axis | None:

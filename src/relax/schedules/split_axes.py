@@ -1,0 +1,171 @@
+"""Axes and dimensions that are cut in two where indices divide them: reshapes behind or before transposes.
+
+    for n, c in T.grid(N, 768):                            for n, h, d in T.grid(N, 12, 64):
+        Y[n, c] = X[c // 64, n, c % 64]                        Y3[n, h, d] = X[h, n, d]         Y3: Y as (N, 12, 64)
+
+    for h, d, n in T.grid(12, 64, N):                      for h, d, n in T.grid(12, 64, N):
+        Y[h, d, n] = X[n, h * 64 + d]                          Y[h, d, n] = X3[n, h, d]         X3: X as (N, 12, 64)
+
+Then runs of memory are axes, and copies across memory are seen as such. An axis is cut by the number by which all
+quotients and remainders of it divide, at least 16; a dimension where each access to its buffer has such a sum of two
+axes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ..ir import Node
+from ..prim import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from ..tir import Buffer, BufferLoad, BufferStore, Stmt
+from ..tir.buffer import decl_buffer
+from ..tir.functor import StmtExprMutator, post_order_visit, substitute
+from ..tir.nests import loads_in
+from .stages import Axis, Group, Stage
+
+LEAST: Final = 16
+"""The shortest axis that is cut off: runs of memory that are vectors. Shorter ones are interleaved elements."""
+
+
+def with_split_axes(group: Group) -> Group:
+    """The group of one stage that is no reduction with axes and dimensions cut where it makes indices variables."""
+    (stage,) = group.stages
+    for axis in stage.axes:
+        by = _divisor(stage, axis)
+        if by is not None:
+            group = _split(group, axis, by)
+    return _with_split_dimensions(group)
+
+
+def _divisor(stage: Stage, axis: Axis) -> int | None:
+    """The number by which all quotients and remainders of an axis divide, if it divides the axis; None: no number."""
+    numbers: set[int] = set()
+
+    def visit(node: Node) -> None:
+        if isinstance(node, FloorDiv | FloorMod) and node.a is axis.var:
+            numbers.add(node.b.value if isinstance(node.b, IntImm) else 0)
+
+    post_order_visit(stage.body, visit)
+    if len(numbers) != 1 or axis.size is None:
+        return None
+    (by,) = numbers
+    return by if LEAST <= by < axis.size and axis.size % by == 0 else None
+
+
+def _split(group: Group, axis: Axis, by: int) -> Group:
+    """The group with two axes in the place of one."""
+    assert axis.size is not None
+    dtype = axis.var.dtype
+    outer = Axis(Var(f"{axis.var.name}o", dtype), const(axis.size // by, dtype))
+    inner = Axis(Var(f"{axis.var.name}i", dtype), const(by, dtype))
+    (stage,) = group.stages
+    body = substitute(stage.body, {axis.var: outer.var * by + inner.var})
+    assert isinstance(body, Stmt)
+    body = _Quotients(outer.var, inner.var, by).visit(body)
+    axes = [part for old in stage.axes for part in ((outer, inner) if old is axis else (old,))]
+    return _of_body(group, stage, tuple(axes), body)
+
+
+class _Quotients(StmtExprMutator):
+    """Writes h for (h * by + d) // by, and d for its remainder."""
+
+    def __init__(self, outer: Var, inner: Var, by: int) -> None:
+        super().__init__()
+        self.outer, self.inner, self.by = outer, inner, by
+
+    def visit_FloorDiv(self, node: FloorDiv) -> PrimExpr:
+        return self.outer if self._is_cut(node) else self.visit_children(node)
+
+    def visit_FloorMod(self, node: FloorMod) -> PrimExpr:
+        return self.inner if self._is_cut(node) else self.visit_children(node)
+
+    def _is_cut(self, node: FloorDiv | FloorMod) -> bool:
+        parts = _parts(node.a)
+        is_by = isinstance(node.b, IntImm) and node.b.value == self.by
+        return is_by and parts == (self.outer, self.by, self.inner)
+
+
+def _of_body(group: Group, stage: Stage, axes: tuple[Axis, ...], body: Stmt) -> Group:
+    stores = (body,) if isinstance(body, BufferStore) else ()
+    rows = axes if group.rows == stage.axes else group.rows
+    return replace(group, stages=(replace(stage, axes=axes, stores=stores, body=body),), rows=rows)
+
+
+# ------------------------------------------------------------------ dimensions
+
+
+def _parts(index: PrimExpr) -> tuple[Var, int, Var] | None:
+    """h, c and d of an index h * c + d."""
+    match index:
+        case Add(Mul(Var() as outer, IntImm() as by), Var() as inner):
+            return outer, by.value, inner
+        case _:
+            return None
+
+
+def _with_split_dimensions(group: Group) -> Group:
+    """The group with views of buffers of which a dimension is indexed by the sum of two axes."""
+    (stage,) = group.stages
+    sizes = {axis.var: axis.size for axis in stage.axes}
+    (store,) = stage.stores
+    views: dict[Buffer, tuple[Buffer, int]] = {}
+    for access in (store, *loads_in(stage.body)):
+        for place, index in enumerate(access.indices):
+            parts = _parts(index)
+            size = access.buffer.shape[place]
+            if parts is None or parts[1] < LEAST or not isinstance(size, IntImm):
+                continue
+            outer, by, inner = parts
+            covers = sizes.get(inner) == by and sizes.get(outer) == size.value // by and size.value % by == 0
+            if covers and access.buffer not in views:
+                shape = list(access.buffer.shape)
+                dtype = str(size.dtype)
+                shape[place : place + 1] = [const(size.value // by, dtype), const(by, dtype)]
+                view = decl_buffer(
+                    shape, str(access.buffer.dtype), f"{access.buffer.name}_cut", data=access.buffer.data
+                )
+                views[access.buffer] = view, place
+    if not views:
+        return group
+    cut = _Cut(views)
+    body = cut.visit(stage.body)
+    if cut.misses:
+        return group
+    changed = _of_body(group, stage, stage.axes, body)
+    return replace(changed, views=(*group.views, *(view for view, _ in views.values())))
+
+
+class _Cut(StmtExprMutator):
+    """Accesses of views."""
+
+    def __init__(self, views: dict[Buffer, tuple[Buffer, int]]) -> None:
+        super().__init__()
+        self.views, self.misses = views, False
+
+    def _indices(self, access: BufferLoad | BufferStore, place: int) -> tuple[PrimExpr, ...]:
+        parts = _parts(access.indices[place])
+        if parts is None:
+            self.misses = True
+            return access.indices
+        outer, _, inner = parts
+        return *access.indices[:place], outer, inner, *access.indices[place + 1 :]
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        load = self.visit_children(node)
+        assert isinstance(load, BufferLoad)
+        if load.buffer not in self.views:
+            return load
+        view, place = self.views[load.buffer]
+        return load.replace(buffer=view, indices=self._indices(load, place))
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        store = self.visit_children(node)
+        assert isinstance(store, BufferStore)
+        if store.buffer not in self.views:
+            return store
+        view, place = self.views[store.buffer]
+        return store.replace(buffer=view, indices=self._indices(store, place))
+
+
+__all__ = ["with_split_axes"]
