@@ -14,6 +14,9 @@ The transforms of the two axes are chosen together. Large tiles take fewer multi
 tiles are few the time to read the weights counts: F(4×4) is chosen for 256 channels of 14×14 pixels, F(2×2) for 512 of
 7×7. Images of unknown size are taken to be as large as they are in networks that halve them as they double channels.
 
+F(4) is for axes with at most one zero before and behind the data: with more zeros, some pixels have few products,
+which are small beside those of their tile.
+
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
 
