@@ -11,8 +11,11 @@ transforms of an axis. The error of an element is at most `ERROR` roundings of t
 
 The transforms of the two axes are chosen together. Large tiles take fewer multiplications and more weights: F(4×4) has
 36 for each kernel, F(4×2) 24, F(2×2) 16, F(2×1), with the direct form of one axis, 12, and the direct form 9. Where
-tiles are few the time to read the weights counts: F(4×2) is chosen for 256 channels of 14×14 pixels, F(2×1) for 512 of
+tiles are few the time to read the weights counts: F(4×4) is chosen for 256 channels of 14×14 pixels, F(2×2) for 512 of
 7×7. Images of unknown size are taken to be as large as they are in networks that halve them as they double channels.
+
+F(4) is for axes with at most one zero before and behind the data: with more zeros, some pixels have few products,
+which are small beside those of their tile.
 
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
@@ -178,7 +181,10 @@ def _forms(axis: Axis) -> list[Transform]:
     """
     behind = (axis.size - 1) * axis.stride + axis.taps - axis.before - axis.extent
     narrow = prove(axis.before <= 1) and prove(behind <= 1)
-    return [*{1: [F4, F2] if narrow else [F2], 2: [S2]}.get(axis.stride, []), direct_form(TAPS, axis.stride, 1)]
+    return [
+        *{1: [F4, F2] if narrow else [F2], 2: [S2]}.get(axis.stride, []),
+        direct_form(TAPS, axis.stride, 1),
+    ]
 
 
 def _chosen(
@@ -220,7 +226,7 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
     vectors = min((2, 3, 4, 1), key=lambda v: -(-blocks // v) * v) if tile.vectors > 2 else min(2, blocks)
     tall = max(registers // vectors // 3, 1) * 3
     unit, bytes_ = tall // 3, 4 * slots * -(-shape.inputs // lanes) * lanes
-    limit = max(min(caches.l2 * 7 // 8 // bytes_, MOST), 2 * unit) // unit * unit
+    limit = max(min(4 * caches.l2 // bytes_, MOST), 2 * unit) // unit * unit
     most, tiles = min(limit, 32 // unit * unit), shape.tiles(rows, columns)
     if None not in (shape.images, shape.height, shape.width):
         most = min(range(2 * unit, limit + 1, unit), key=lambda share: _work(tiles, share, unit, cores))

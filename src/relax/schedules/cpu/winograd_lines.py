@@ -70,8 +70,7 @@ class Lines:
         most = plan.most
         if isinstance(self.columns, IntImm):
             most = min(most, self.columns.value)
-        reach = most * plan.columns.step + max(plan.columns.reach - plan.columns.step, 0)
-        self.pixels = -(-reach // self.lanes) * self.lanes
+        self.pixels = -(-plan.columns.met(most) // self.lanes) * self.lanes
         """The most pixels of a line that the tiles of an item meet, in whole squares."""
         self.staged = (most * plan.columns.m + self.lanes) * self.lanes
         """The elements of a line of the results of these tiles, and those that a square reaches behind it."""
@@ -80,21 +79,23 @@ class Lines:
         """`body` of the tiles of each line that has some of `count` tiles, from the tile `first` on."""
         wide, high = self.divisors
 
-        def segment(across: PrimExpr) -> Stmt:
-            start = simplify(across * wide)
-            low, end = (
-                simplify(maximum(first - start, int64(0))),
-                simplify(minimum(first + count - start, wide)),
-            )
+        def image(across: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
             images = [(f"n{d}", size) for d, size in enumerate(self.leading)]
-            return named("start", start, lambda start: named("low", low, lambda low: named(
-                "width", simplify(end - low), lambda width: named("row", simplify(floormod(across, high)), lambda row: digits(
-                    simplify(floordiv(across, high)), images,
-                    lambda batch: body(batch, row, low, width, simplify(start + low - first)))))))  # fmt: skip
+            return named("row", simplify(floormod(across, high)), lambda row: digits(
+                simplify(floordiv(across, high)), images, lambda batch: body(batch, row)))  # fmt: skip
 
-        return named("begin", simplify(floordiv(first, wide)), lambda begin: named(
-            "final", simplify(floordiv(first + count - 1, wide)), lambda final: loop(
-                "s", simplify(final + 1 - begin), lambda s: named("across", simplify(begin + s), segment))))  # fmt: skip
+        def segment(across: PrimExpr, start: PrimExpr) -> Stmt:
+            low, end = maximum(first - start, int64(0)), minimum(first + count - start, wide)
+            return named("low", simplify(low), lambda low: named(
+                "width", simplify(end - low), lambda width: image(across, lambda batch, row: body(
+                    batch, row, low, width, simplify(start + low - first)))))  # fmt: skip
+
+        def at(across: PrimExpr) -> Stmt:
+            return named("start", simplify(across * wide), lambda start: segment(across, start))
+
+        final = simplify(floordiv(first + count - 1, wide))
+        return named("begin", simplify(floordiv(first, wide)), lambda begin: named("final", final, lambda final: loop(
+            "s", simplify(final + 1 - begin), lambda s: named("across", simplify(begin + s), at))))  # fmt: skip
 
     # ------------------------------------------------------------------ data
 
@@ -102,8 +103,10 @@ class Lines:
         """V: the transforms of the data of `count` tiles, from the tile `first` on, and zeros up to `rows` tiles."""
         plan, lanes = self.plan, self.lanes
         zero = spread(const(0, DTYPE), lanes)
-        zeros = loop("t", simplify(rows - count), lambda t: loop("e", plan.slots, lambda e: loop(
-            "cb", plan.depth, lambda cb: vector_store(data, (e, (count + t) * plan.line + cb * lanes), zero))))  # fmt: skip
+
+        def nothing(t: Var, cb: Var) -> Stmt:
+            at = (count + t) * plan.line + cb * lanes
+            return loop("e", plan.slots, lambda e: vector_store(data, (e, at), zero))
 
         def blocks(pixels: Buffer) -> Segment:
             return lambda batch, row, low, width, number: loop("cb", plan.depth, lambda cb: block([
@@ -111,6 +114,7 @@ class Lines:
                 *([] if plan.rows.exact else [self._down(pixels, width)]),
                 self._across(pixels, data, width, simplify(number * plan.line + cb * lanes))]))  # fmt: skip
 
+        zeros = loop("t", simplify(rows - count), lambda t: loop("cb", plan.depth, lambda cb: nothing(t, cb)))
         return block([zeros, scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
             self._segments(first, count, blocks(pixels))))])  # fmt: skip
 
@@ -119,7 +123,7 @@ class Lines:
     ) -> Stmt:
         """The lines of a block of channels that some tiles of a line meet."""
         plan, lanes, (rows, columns) = self.plan, self.lanes, self.windows.axes
-        reach = width * plan.columns.step + max(plan.columns.reach - plan.columns.step, 0)
+        reach = plan.columns.met(width)
         squares = minimum(ceildiv(reach, lanes), int64(self.pixels // lanes))
         zero = spread(const(0, DTYPE), lanes)
 
@@ -133,8 +137,9 @@ class Lines:
 
             def at(v: Var) -> Stmt:
                 x = simplify((low * plan.columns.step) + v * lanes - columns.before)
+                place, size = (i * self.pixels + v * lanes) * lanes, (lanes * lanes,)
                 return let("x", x, lambda x: part_of(
-                    pixels, (i * self.pixels + v * lanes) * lanes, (lanes * lanes,), (1,), lambda part: square(part, x)))  # fmt: skip
+                    pixels, place, size, (1,), lambda part: square(part, x)))  # fmt: skip
 
             return loop("v", simplify(squares), at)
 
@@ -157,7 +162,7 @@ class Lines:
     def _down(self, pixels: Buffer, width: PrimExpr) -> Stmt:
         """The transform of the rows, in place: there are as many slots as pixels."""
         plan, lanes = self.plan, self.lanes
-        reach = width * plan.columns.step + max(plan.columns.reach - plan.columns.step, 0)
+        reach = plan.columns.met(width)
 
         def column(x: Var) -> Stmt:
             elements = [vector_load(pixels, (i, x * lanes), lanes) for i in plan.rows.places]

@@ -1,21 +1,23 @@
 """The loops of a convolution by transforms of tiles: tiles by channels, whatever the size and the number of images.
 
-    P = the images in blocks of channels (see `channel_blocks`)
     for item in T.parallel(items):                              so many tiles of all images, 28 say
         for t, cb in T.grid(28, CI / 16):
-            V[e, t, cb, :] = Bᵀ · (6×6 pixels of P) · B             slots e of 36, in vectors of channels
+            V[e, t, cb, :] = Bᵀ · (6×6 pixels) · B                  slots e of 36, in vectors of channels
         for group in groups of output channels:
-            for e, panel in T.grid(36, …):                      sums of 12 tiles (or 8) × 32 channels in registers
-                M[sum of e, panel, t, :] += sum over ci of V[e, t, ci] * U[group, e, panel, ci, :]
-            for ob in blocks of channels of the group:
-                S[t, :] = Aᵀ · M · A                            4×4 pixels of each tile, in vectors of channels
-                C[n, ob * 16 + …, y, x :] = S, transposed       as the statement behind changes them
+            for e, k, panel in T.grid(36, …):                   sums of 12 tiles (or 8) × 32 channels in registers
+                M[sum of e, panel, t, :] += sum over ci of chunk k of V[e, t, ci] * U[group, e, k, panel, ci, :]
+            C[n, channels of the group, y, x :] = Aᵀ · M · A        4×4 pixels of each tile
 
-Slots, sums and transforms are those of `winograd_transforms`; here F(4) of both axes. Where sums add up several
-slots, or there are more channels than the first-level cache holds weights of, sums begin with zeros in memory and
-register tiles add to them. Tiles are numbered across lines and images. Those of an item are a multiple of a third of
-a register tile, which is 12 and 8 added up; the last item repeats its last tile. Where items are fewer than cores,
-some share their tiles and divide the groups of channels.
+Slots, sums and transforms are those of `winograd_transforms`, here F(4) of both axes; `winograd_lines` has the ways
+from images to slots and from sums to images. Where sums add up several slots or chunks of channels, they begin with
+zeros in memory and register tiles add to them.
+
+Data and weights of a chunk are in the first-level cache at a time. The weights of a group are read once, from the first
+to the last: register tiles share the asking for those that follow. The data of a chunk serve all panels of the group
+before the next chunk's do, so that the data of all slots may be larger than the second-level cache.
+
+Tiles are numbered across lines and images. Those of an item are a multiple of a third of a register tile, which is 12
+and 8 added up. Where items are fewer than cores, some share their tiles and divide the groups of channels.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ _SMALL: Final = 1 / (2 * A * A * (A * A - B * B))
 _LARGE: Final = 1 / (2 * B * B * (B * B - A * A))
 """The reciprocals of the divisors of a kernel's values at ±A and ±B."""
 
+Size = TypeVar("Size", int, PrimExpr)
 Line = Callable[[Values, Sequence[PrimExpr]], list[PrimExpr]]
 """The transform of one line of elements, which are vectors."""
 
@@ -135,6 +136,10 @@ class Transform:
         """The elements of data from the first that a tile meets to the last, with both."""
         return self.places[-1] + 1
 
+    def met(self, tiles: Size) -> Size:
+        """The elements of data that so many neighbouring tiles meet."""
+        return tiles * self.step + max(self.reach - self.step, 0)
+
     @property
     def exact(self) -> bool:
         """True for the direct form, which adds up the products that are written."""
@@ -181,9 +186,9 @@ def direct_form(taps: int, stride: int, dilation: int) -> Transform:
 
 @dataclass(frozen=True)
 class KernelTransform:
-    """Weights as a convolution reads them: for each group of panels and each slot of G · W[co, ci] · Gᵀ, a line of them.
+    """Weights as a convolution reads them: a line for each group of panels and each slot of G · W[co, ci] · Gᵀ.
 
-    It has the chunks of input channels one after the other; in each the panels, and in these the weights [ci, p] of
+    A line has the chunks of input channels one after the other; in each the panels, and in these the weights [ci, p] of
     output channels ``co = (group * panels + panel) * width + p``. Channels that are none have zeros.
     """
 
