@@ -124,6 +124,22 @@ def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along,
     np.testing.assert_array_equal(y, computed(x, w, stride))
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_several_chunks_of_unknown_images_are_equal(conv, form, stride):
+    """14 × 14 pixels are two chunks of 100 and 96, for tiles of 5 pixels, and 27 × 29 are eight of at most 100."""
+    form("channels")
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    unknown = unit(conv, ci=90, co=64, size=(h, w), n=n, stride=stride)
+    func, packing = packed(unknown.func(), resolve("llvm"))
+    compiled = build_module(func)["main"]
+    generator = np.random.default_rng(0)
+    for batch, size in ((1, (14, 14)), (2, (27, 29)), (1, (126, 2)), (1, (5, 25)), (0, (9, 9)), (1, (0, 7))):
+        shapes = unknown.shapes(batch, size)
+        x, w_, y = (generator.integers(-3, 4, shape).astype("float32") for shape in shapes)
+        compiled(x, np.ascontiguousarray(packing(w_)), y)
+        np.testing.assert_array_equal(y, computed(x, w_, stride))
+
+
 def test_doubles(target, conv):
     double = unit(conv, ci=16, co=12, size=(7, 9), dtype="float64")
     same_packed(target, double.func(), itself, double.shapes(), dtype="float64")

@@ -14,7 +14,9 @@ from relax.topi.nn import Pooling as Windows
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def pool(size, windows=3, strides=1, padding=0, dilation=1, ceil=False, mean=False, n=1, c=3, dtype="float32"):
+def pool(
+    size, windows=3, strides=1, padding=0, dilation=1, ceil=False, mean=False, n=1, c=3, dtype="float32"
+):
     """A pool of images of `c` channels, the greatest values or (mean) the means, as a PrimFunc."""
     x = te.placeholder((n, c, *size), dtype, "X")
     given = Windows(windows, strides, padding, dilation, ceil, LAYOUTS[len(size)])
@@ -98,6 +100,23 @@ def test_results_that_others_read_are_stored(same):
     y = topi.nn.max_pool(x, Windows(3, 1, 1))
     z = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] - y[n, c, i, 0], "Z")
     same(te.create_prim_func([x, z]), Pooling(), ((2, 3, 9, 40), (2, 3, 9, 40)))
+
+
+def test_a_machine_without_masks():
+    target = resolve("llvm -mcpu=haswell")
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    options = {"windows": 3, "strides": 2, "padding": 1}
+    func = pool((h, w), **options)
+    here = build_module(schedule(func, target, [Pooling()]), target)["main"]
+    plain = build_module(func)["main"]
+    for size in ((1, 1), (4, 19), (7, 64), (3, 0)):
+        x, expected = (
+            np.random.default_rng(0).integers(-9, 9, s).astype("float32") for s in shapes(size, **options)
+        )
+        actual = np.full_like(expected, 77)
+        plain(x, expected)
+        here(x, actual)
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_others_are_left_alone(target):

@@ -48,7 +48,7 @@ class AlongChannels(Writer):
             most = min(self.chunk_of(lanes, SUMMED), count.value)
             size: PrimExpr = int64(self.chunk_of(lanes, SUMMED))
         else:
-            most = self.chunk_of(self.height, SUMMED)
+            most = self.chunk_of(self.height, SUMMED, 2)
             size = self._chunk(most)
         columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
         """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""

@@ -153,12 +153,12 @@ class Writer:
         """The steps for one input channel."""
         return cost(*self.sizes(), (self.height, self.vectors))
 
-    def chunk_of(self, unit: int, most: int) -> int:
-        """The pixels of a chunk, a multiple of some: as many as a quarter of the second-level cache holds data of.
+    def chunk_of(self, unit: int, most: int, part: int = 4) -> int:
+        """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
 
         Fewer if an image has too few chunks for the cores: chunks share weights, groups of channels copy pixels again.
         """
-        most = max(min(self.cache // 4 // (self.inputs * self.bytes), most) // unit, 1)
+        most = max(min(self.cache // part // (self.inputs * self.bytes), most) // unit, 1)
         count = self.pixels.count
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)

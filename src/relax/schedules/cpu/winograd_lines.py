@@ -155,7 +155,8 @@ class Lines:
             at, channel = ramp(x, lanes), simplify(cb * lanes + c)
             if self.plan.inputs % lanes:
                 channel = minimum(channel, int64(self.plan.inputs - 1))
-            return BufferLoad(self.windows.data, (*batch, channel, y, at), And(at >= zero, at < end))
+            pixel = BufferLoad(self.windows.data, (*batch, channel, y, at), And(at >= zero, at < end))
+            return pixel.astype(f"{DTYPE}x{lanes}")
 
         return transposed_square(lanes, DTYPE, load, lambda q, pixel: vector_store(part, (q * lanes,), pixel))
 
