@@ -6,9 +6,8 @@ Each engine reads the same ONNX file in a process of its own: this package with 
 the first build left there (``warm``), and from a saved executable without the compiler (``saved``); ONNX Runtime;
 OpenVINO where it is installed. Columns: seconds of the import and of reading and building the model; for each size of
 the model the first call and the median of later ones, in ms, and their ratio; the greatest resident memory of the
-process, and how much of it is in pages of files at the end, which processes share; the memory of the largest helper
-process, which is there only while a cold build lasts; the size of the installed packages, without those that all of
-them need.
+process, and how much of it is in pages of files at the end, which processes share. The helper processes of a cold build
+are not in it. Last, the size of the installed packages, without those that all of them need.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ class Cost:
     """Milliseconds of the first call and the median of later ones, by the size."""
     memory: float = 0.0
     files: float = 0.0
-    helper: float = 0.0
     """Megabytes."""
 
 
@@ -72,10 +70,7 @@ def load_relax(path: Path, threads: int, saved: Path) -> tuple[float, Loaded]:
     read = importlib.import_module("relax.frontend.onnx").from_onnx
     imported = time.perf_counter() - start
     relax.runtime.set_num_threads(threads)
-    executable = relax.build(read(path))
-    if not saved.exists():
-        executable.save(saved)
-    return imported, _machine(relax, executable)
+    return imported, _machine(relax, relax.build(read(path)))
 
 
 def load_saved(path: Path, threads: int, saved: Path) -> tuple[float, Loaded]:
@@ -140,7 +135,6 @@ def measure(engine: str, folder: Path, threads: int) -> Cost:
             times.append((time.perf_counter() - start) * 1e3)
         cost.calls[file.stem] = times[0], statistics.median(times[1:])
     cost.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    cost.helper = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     cost.files = int(status["RssFile"].split()[0]) / 1e3
     return cost
@@ -166,6 +160,9 @@ def measure_all(model: str, threads: int) -> list[Cost]:
         for engine in ENGINES:
             if not engine.startswith("relax") and importlib.util.find_spec(engine) is None:
                 continue
+            if engine == "relax saved":
+                save = [sys.executable, __file__, "--save", str(folder)]
+                subprocess.run(save, env=environment, check=True)
             command = [sys.executable, __file__, "--worker", engine, str(folder), "--threads", str(threads)]
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             costs.append(Cost(**json.loads(done.stdout.splitlines()[-1])))
@@ -202,9 +199,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--write", help=argparse.SUPPRESS)
+    parser.add_argument("--save", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:
         write_case(Path(options.write))
+        return
+    if options.save:
+        folder = Path(options.save)
+        read = importlib.import_module("relax.frontend.onnx").from_onnx
+        importlib.import_module("relax").build(read(folder / "model.onnx")).save(folder / "model.relax")
         return
     if options.worker:
         engine, folder = options.worker
@@ -220,7 +223,6 @@ def main() -> None:
         "first call / later ones (ms)",
         "memory (MB)",
         "of files",
-        "helper",
     )
     for model in options.models or MODELS:
         for cost in measure_all(model, options.threads):
@@ -229,11 +231,7 @@ def main() -> None:
                 for name, (first, later) in cost.calls.items()
             ]
             numbers = [f"{cost.imports:.2f}", f"{cost.build:.2f}", "\n".join(calls)]
-            numbers += [
-                f"{cost.memory:.0f}",
-                f"{cost.files:.0f}",
-                f"{cost.helper:.0f}" if cost.helper else "",
-            ]
+            numbers += [f"{cost.memory:.0f}", f"{cost.files:.0f}"]
             table.add_row(model, cost.engine, *numbers, end_section=cost.engine == ENGINES[-1])
     console.print(table)
     for name, packages in PACKAGES.items():
