@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo test test-slow test-onnx coverage others fuzz bench bench-kernels check stubs format clean
+.PHONY: help venv docs demo test test-slow test-onnx coverage others fuzz bench bench-costs bench-kernels check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -17,6 +17,7 @@ help:
 	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
+	@echo "make bench-costs  import, build cold and warm, first calls and memory beside ONNX Runtime and OpenVINO"
 	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
 	@echo "make check    lint, check formatting, types (of the examples too), stubs and the order of the rooms"
 	@echo "make stubs    write the stubs that editors read anew, as after a change of operators"
@@ -70,6 +71,9 @@ SECONDS ?= 1800
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/bench.py $(QUICK)
+
+bench-costs: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/costs.py
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)

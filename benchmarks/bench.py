@@ -7,7 +7,8 @@ perceptron, have random weights; those of `real_cases` are run where they are na
 this package, under each pipeline; ONNX Runtime; OpenVINO where it is installed. Every engine runs the same ONNX model
 in one process, in turns, and its outputs are compared with ONNX Runtime's first. A row: milliseconds (median) of each
 engine, and the time of the fastest peer divided by that of our fastest pipeline: above 1 we are faster. `--quick` runs
-few rounds of the small cases. `--bfloat16`: this package computes in bfloat16 as `ToMixedPrecision` arranges it,
+few rounds of the small cases. `--plot` draws the ratios. What an engine costs beside the time of a run is measured by
+`costs`. `--bfloat16`: this package computes in bfloat16 as `ToMixedPrecision` arranges it,
 OpenVINO as its own hint does, and ONNX Runtime in float32.
 """
 
@@ -114,10 +115,10 @@ def load(name: str, small: bool) -> tuple[onnx.ModelProto, Callable[[dict[str, i
 class Relax:
     """This package, under one pipeline."""
 
-    def __init__(self, model: onnx.ModelProto, pipeline: str, threads: int, bfloat16: bool) -> None:
+    def __init__(self, path: Path, names: Sequence[str], pipeline: str, threads: int, bfloat16: bool) -> None:
         relax.runtime.set_num_threads(threads)
-        self.names = [item.name for item in model.graph.input]
-        module = from_onnx(model)
+        self.names = names
+        module = from_onnx(path)
         if bfloat16:
             narrow = relax.transform.ToMixedPrecision(mixed_precision_type="bfloat16")
             module = narrow(relax.transform.ConvertToDataflow()(module))
@@ -163,13 +164,14 @@ class OpenVino:
 def measure(names: Sequence[str], options: argparse.Namespace, threads: int) -> list[Row]:
     """The rows of some cases of one model with one number of threads."""
     model, inputs_of = load(ALL[names[0]][0], options.small)
+    parameters = [item.name for item in model.graph.input]
     engines: dict[str, Any] = {}
     build: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model.SerializeToString())
         makers: dict[str, Callable[[], Any]] = {
-            f"relax {name}": lambda name=name: Relax(model, name, threads, options.bfloat16)
+            f"relax {name}": lambda name=name: Relax(path, parameters, name, threads, options.bfloat16)
             for name in options.pipelines
         }
         makers["onnxruntime"] = lambda: OnnxRuntime(path, threads)
@@ -235,18 +237,41 @@ def table(rows: Sequence[Row]) -> Table:
         "case", "threads", *(f"{name} (ms)" for name in engines), "peer / ours", "first (ms)", "build (s)"
     )
     for row in rows:
-        ours = [name for name in row.run if name.startswith("relax")]
-        best = min(ours, key=row.run.__getitem__)
-        peer = min(value for name, value in row.run.items() if name not in ours)
+        best = min((name for name in row.run if name.startswith("relax")), key=row.run.__getitem__)
         result.add_row(
             row.case,
             str(row.threads),
             *(f"{row.run[name]:.3g}" for name in engines),
-            f"{peer / row.run[best]:.2f}",
+            f"{_ratio(row):.2f}",
             f"{row.first[best]:.3g}",
             f"{row.build[best]:.1f}",
         )
     return result
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draw the ratios as bars in an SVG file, each with a mark at 1, where ours is as fast as the fastest peer."""
+    ratios = [(f"{row.case}, {row.threads}", _ratio(row)) for row in rows]
+    scale = 480 / max(2.0, *(ratio for _, ratio in ratios))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{24 * len(ratios) + 40}" '
+        'font-family="sans-serif" font-size="13">',
+        '<text x="8" y="18">fastest peer / ours, by case and threads: longer is faster</text>',
+    ]
+    for place, (name, ratio) in enumerate(ratios):
+        y, colour = 24 * place + 32, "#2a7" if ratio >= 1 else "#c52"
+        parts.append(f'<text x="8" y="{y + 13}">{name}</text>')
+        parts.append(f'<rect x="150" y="{y}" width="{ratio * scale:.1f}" height="17" fill="{colour}"/>')
+        parts.append(f'<text x="{154 + ratio * scale:.1f}" y="{y + 13}">{ratio:.2f}</text>')
+    x = 150 + scale
+    parts.append(f'<line x1="{x:.1f}" y1="26" x2="{x:.1f}" y2="{24 * len(ratios) + 32}" stroke="#000"/>')
+    path.write_text("\n".join([*parts, "</svg>"]) + "\n")
+
+
+def _ratio(row: Row) -> float:
+    """The time of the fastest peer by that of our fastest pipeline."""
+    ours = min(value for name, value in row.run.items() if name.startswith("relax"))
+    return min(value for name, value in row.run.items() if not name.startswith("relax")) / ours
 
 
 def in_process(names: Sequence[str], arguments: Sequence[str], threads: int) -> list[Row]:
@@ -269,6 +294,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--pipelines", nargs="+", default=["default"])
     parser.add_argument("--bfloat16", action="store_true", help="compute in bfloat16 where precision allows")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the ratios")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(FOLDER))
@@ -288,12 +314,9 @@ def main() -> None:
         sys.exit(1)
     console = Console(width=140)
     console.print(table(rows))
-    ratios = [
-        min(v for n, v in r.run.items() if not n.startswith("relax"))
-        / min(v for n, v in r.run.items() if n.startswith("relax"))
-        for r in rows
-    ]
-    console.print(f"geometric mean of peer / ours: {statistics.geometric_mean(ratios):.2f}")
+    console.print(f"geometric mean of peer / ours: {statistics.geometric_mean(map(_ratio, rows)):.2f}")
+    if options.plot is not None:
+        plot(rows, options.plot)
 
 
 if __name__ == "__main__":

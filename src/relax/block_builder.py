@@ -493,7 +493,9 @@ class BlockBuilder(Normalizer):
             The name it has.
         """
         kind = type(func)
-        alone = kind not in self._by_hash and all(type(other) is not kind for other in self.functions.values())
+        alone = kind not in self._by_hash and all(
+            type(other) is not kind for other in self.functions.values()
+        )
         known = None if alone else self._equal_function(func, quick_hash(func))
         if known is not None:
             return known

@@ -206,10 +206,10 @@ class ConstantData(np.ndarray[Any, Any]):
         return np.asarray(cast(Any, self))
 
 
-def _array(value: Any) -> ConstantData | StoredArray:
+def _array(value: Any) -> ConstantData:
     """A read-only array with a dtype the language has; elements in a file stay there."""
     if isinstance(value, StoredArray):
-        return value
+        return cast(Any, value)
     if isinstance(value, ConstantData) and not value.flags.writeable:
         return value
     array: np.ndarray[Any, Any] = as_array(value)

@@ -229,7 +229,7 @@ def kind_name(module: ModuleBuilder, kind: Operand) -> str:
 
 
 def reserve(module: ModuleBuilder, size: Operand) -> str:
-    """The call that gives memory of a multiple of 64 bytes, aligned to 64, for `free` to take back; null if none is left."""
+    """The call that gives a multiple of 64 bytes, aligned to 64, for `free` to take back; null if there is none."""
     function = module.support("relax.reserve", "noalias ptr", "i64")
     return f"call noalias align 64 ptr {function}(i64 {size}) nounwind willreturn"
 

@@ -90,7 +90,7 @@ class StoredArray:
 
     def __init__(self, file: StoredFile, offset: int, shape: Sequence[int], dtype: str) -> None:
         self.file, self.offset, self.shape = file, offset, tuple(shape)
-        self.dtype: np.dtype[Any] = NUMPY_DTYPES[dtype]
+        self.dtype: Any = NUMPY_DTYPES[dtype]
         self._lock = threading.Lock()
         self._array: weakref.ref[Array] | None = None
         self._tensor: tvm_ffi.Tensor | None = None
@@ -143,7 +143,7 @@ class StoredArray:
         return array
 
     def digest(self, to: Hash) -> None:
-        """Give the bytes of the elements to a hash, a piece at a time. Raises DiagnosticError if the file has changed."""
+        """Give the bytes of the elements to a hash, piece by piece. Raises DiagnosticError if the file has changed."""
         memory = memoryview(bytearray(min(BLOCK, self.nbytes)))
         for start in range(0, self.nbytes, BLOCK):
             block = memory[: min(BLOCK, self.nbytes - start)]

@@ -101,8 +101,8 @@ def exact_digest(value: Any) -> bytes:
 def program_digest(value: Any, array_digest: Callable[[Content], bytes]) -> bytes:
     """A digest of 128 bits, equal only for trees from which a compiler makes the same: spans count as well.
 
-    `array_digest` gives the digest of the elements of an array, or of a constant that is in a file. Raises TypeError for a value that is neither node nor
-    scalar, since nothing says when two of those are equal.
+    `array_digest` gives the digest of the elements of an array, or of a constant that is in a file. Raises TypeError
+    for a value that is neither node nor scalar, since nothing says when two of those are equal.
     """
 
     def digest() -> bytes:

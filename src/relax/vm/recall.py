@@ -315,7 +315,7 @@ def _digest_of(array: Content) -> bytes:
 
 
 def _place(array: Content) -> _Place:
-    """The address of an array's elements, or of the object that knows their place in a file, the shape and the dtype."""
+    """The address of the elements, or of the object that knows where in a file they are, the shape and the dtype."""
     address = id(array) if isinstance(array, StoredArray) else array.ctypes.data
     return address, array.shape, array.dtype.name
 

@@ -91,6 +91,24 @@ done:
 bad:
   ret i64 -1
 }
+define internal void @<P>large_pages(ptr %memory, i64 %bytes) cold nounwind {
+entry:
+  ; ask for the large pages that memory fills; a system without them refuses the advice, and may
+  %start = ptrtoint ptr %memory to i64
+  %end = add i64 %start, %bytes
+  %behind = add i64 %start, <IN_PAGE>
+  %first = and i64 %behind, -<LARGE_PAGE>
+  %last = and i64 %end, -<LARGE_PAGE>
+  %filled = icmp ult i64 %first, %last
+  br i1 %filled, label %ask, label %done
+ask:
+  %pages = inttoptr i64 %first to ptr
+  %size = sub i64 %last, %first
+  %answer = call i32 @madvise(ptr %pages, i64 %size, i32 <ADVICE>)
+  br label %done
+done:
+  ret void
+}
 define hidden ptr @<P>tensor(i64 %device_value, i32 %dtype, i32 %ndim, ptr %dims, ptr %data, i64 %room) nounwind {
 entry:
   ; a tensor object; its data are `data`, or `room` fresh bytes if that is null, at a multiple of 64.
@@ -105,7 +123,13 @@ entry:
   %total = add i64 %head, %behind
   %object = call ptr @malloc(i64 %total)
   %failed = icmp eq ptr %object, null
-  br i1 %failed, label %none, label %fill
+  br i1 %failed, label %none, label %measure
+measure:
+  %large = icmp uge i64 %total, <LARGE_PAGE>
+  br i1 %large, label %advise, label %fill
+advise:
+  call void @<P>large_pages(ptr %object, i64 %total)
+  br label %fill
 fill:
   call void @<P>header(ptr %object, i32 70, ptr @<P>free)
   %t = getelementptr i8, ptr %object, i64 <HEADER>

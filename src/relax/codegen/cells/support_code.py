@@ -23,8 +23,9 @@ from typing import Final
 from ...runtime.allocator import SMALL_STORAGE
 from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
+from ...runtime.tensor import LARGE_PAGE
 from ..builder import ModuleBuilder
-from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
+from ..support import ANY_TYPE, MADV_HUGEPAGE, OBJECT_HEADER, TENSOR_TYPE
 from .makers import MAKERS
 from .matching import CHECKS, checks_text
 from .objects import OBJECTS
@@ -85,6 +86,7 @@ def cells_text() -> str:
     module.declare("TVMFFIFunctionCreate", "i32", "ptr, ptr, ptr, ptr")
     module.declare("TVMFFIAnyViewToOwnedAny", "i32", "ptr, ptr")
     module.declare("malloc", "ptr", "i64")
+    module.declare("madvise", "i32", "ptr, i64, i32")
     module.declare("free", "void", "ptr")
     module.declare("qsort", "void", "ptr, i64, i64, ptr")
     module.declare("strlen", "i64", "ptr")
@@ -108,6 +110,9 @@ def cells_text() -> str:
         "MARK": str(TABLE_MARK),
         "RAW": str(_RAW),
         "SMALL": str(SMALL_STORAGE),
+        "LARGE_PAGE": str(LARGE_PAGE),
+        "IN_PAGE": str(LARGE_PAGE - 1),
+        "ADVICE": str(MADV_HUGEPAGE),
         "VALUE_ERROR": module.string("ValueError"),
         "MEMORY_ERROR": module.string("MemoryError"),
         "NOT_PLAIN": module.string("an argument is no compact tensor in host memory; pass a compact copy"),

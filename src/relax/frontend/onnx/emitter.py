@@ -136,7 +136,9 @@ class Emitter:
         info = known_struct_info(call)
         if info is None or not has_exact_reference(operator, operands) or not is_bounded(info, operands):
             return None
-        stored = any(isinstance(c.content, StoredArray) for operand in operands for c in constants_in(operand))
+        stored = any(
+            isinstance(c.content, StoredArray) for operand in operands for c in constants_in(operand)
+        )
         if stored and (byte_size(info) or 0) >= LARGE:  # not while importing: `build` does it, once
             return None
         result = by_reference(operator, call, operands)

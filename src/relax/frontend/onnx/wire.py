@@ -103,12 +103,17 @@ class _Reader:
     def _message(
         self, start: int, end: int, number: int, shortened: Callable[[_Field], bytes | None]
     ) -> bytes:
-        """The bytes of a message, with the fields of a number as `shortened` gives their values, unless that is None."""
+        """The bytes of a message. Fields of a number have the values that `shortened` gives, unless that is None."""
         pieces: list[bytes] = []
         for field in self._fields(start, end):
             value = shortened(field) if (field.number, field.kind) == (number, _BYTES) else None
             if value is not None:
-                pieces += [self._bytes(start, field.start), _varint(number << 3 | _BYTES), _varint(len(value)), value]
+                pieces += [
+                    self._bytes(start, field.start),
+                    _varint(number << 3 | _BYTES),
+                    _varint(len(value)),
+                    value,
+                ]
                 start = field.end
         return b"".join([*pieces, self._bytes(start, end)])
 

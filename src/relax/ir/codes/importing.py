@@ -37,3 +37,10 @@ declare(
     "lengths of shape vectors) must be constants or computed from constants.",
     "Fold the constants of the model first, or make the value an initializer.",
 )
+declare(
+    "E6006",
+    "a file that changed after it was imported",
+    "Weights of 1 MiB and more stay in the file of the model until the program is built. Here the file is written to "
+    "in between.",
+    "Build first, or write the new model to another file and put it in the place of the old one.",
+)
