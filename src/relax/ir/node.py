@@ -295,16 +295,20 @@ def children_of(value: Node) -> list[Node]:
         part: Any = getattr(value, name)
         if isinstance(part, Node):
             found.append(part)
-        elif isinstance(part, (tuple, dict)) and part:
+        elif isinstance(part, _CONTAINERS) and part:
             _collect(part, found)
     return found
 
 
-def _collect(parts: Any, found: list[Node]) -> None:
+_CONTAINERS: Any = (tuple, dict)
+"""In which nodes can be. (A cast of what is in them would take as long as the look.)"""
+
+
+def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None:
     for part in parts if isinstance(parts, tuple) else itertools.chain.from_iterable(parts.items()):
         if isinstance(part, Node):
             found.append(part)
-        elif isinstance(part, (tuple, dict)):
+        elif isinstance(part, _CONTAINERS):
             _collect(part, found)
 
 
