@@ -100,6 +100,27 @@ def test_a_tile_in_a_parallel_loop_lives_in_registers():
     assert not [line for line in loop if "(%rsp" in line or "(%rbp" in line], "\n".join(loop)
 
 
+def test_a_loop_that_only_prefetches_needs_no_look_for_vectors():
+    """One that stores numbers does."""
+
+    @T.prim_func
+    def prefetches(A: T.Buffer((64, 16), "float32"), B: T.Buffer((64, 16), "float32")):
+        for i in range(64):
+            for line in range(4):
+                T.prefetch(A[i, line * 4])
+            for l in T.vectorized(16):
+                B[i, l] = A[i, l]
+
+    @T.prim_func
+    def stores(A: T.Buffer((64, 16), "float32"), B: T.Buffer((64, 16), "float32")):
+        for i in range(64):
+            for j in range(16):
+                B[i, j] = A[i, j]
+
+    assert worker.in_vectors(text_of(prefetches, AVX512))
+    assert not worker.in_vectors(text_of(stores, AVX512))
+
+
 def test_the_values():
     rows, vectors = 6, 4
     a, w = (

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from relax import te, tir
-from relax.codegen import build_module, resolve
+from relax.codegen import build_module, resolve, worker
+from relax.codegen.module import kernel_texts
+from relax.ir import IRModule
 from relax.runtime import num_threads, set_num_threads
 from relax.schedules.cpu import Product, strassen
 from relax.schedules.cpu.strassen import ERROR
@@ -142,6 +144,16 @@ def test_weights_that_are_not_finite(of_any_rows):
     expected = Compiled(128, 270, 257, fast=False)(a, b)
     assert np.isfinite(np.delete(expected, [1, 70], 1)).all()
     np.testing.assert_array_equal(of_any_rows(a, b), expected)
+
+
+def test_few_passes_of_llvm_do_for_it(target):
+    """Its text says that all that loops over elements is written in vectors, the look at the flags too."""
+    func, _ = packed(product(te.var("m", "int64"), 768, 768), target)
+    assert is_by_sevens(func)
+    (kernel,) = kernel_texts(
+        {g.name_hint: f for g, f in tir.lower(IRModule({"main": func}), target).items()}, target
+    )
+    assert kernel.text.startswith(f"{worker.IN_ORDER}\n{worker.IN_VECTORS}\n")
 
 
 def test_weights_take_no_more_memory(target):

@@ -13,6 +13,7 @@ from relax.script import from_source
 from relax.script import tir as T
 from relax.tir import interpret
 from relax.tir.transform import NOT_VECTORIZED, VectorizeLoop
+from relax.tir.transform.simplify import simplify_again, simplify_func
 
 
 def vectorized(func):
@@ -499,3 +500,18 @@ def test_uniform_parts_that_cannot_fail_need_no_guard():
         lowered = check(f, data(n * 3).reshape(n, 3), data(n * 3).reshape(3, n), np.zeros((n, n), "float32"))
         assert not branches(lowered)
     assert "out of bounds" not in codegen.build_module(f).get_source()
+
+
+def test_what_vectorising_left_alone_is_not_simplified_again():
+    """Only expressions that the simplified function did not have."""
+
+    @T.prim_func
+    def before(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        for i in range(8):
+            B[i] = T.max(A[i], T.min(i, 7))
+
+    stays = simplify_again(before, before)
+    assert stays is before
+    simple = simplify_again(before, simplify_func(before))
+    assert_structural_equal(simple, simplify_func(before))
+    assert "min" not in simple.script()

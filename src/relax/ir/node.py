@@ -316,11 +316,15 @@ def _make_children(names: tuple[str, ...]) -> Any:
     return namespace["__children__"]
 
 
-def _collect(parts: Any, found: list[Node]) -> None:
+_CONTAINERS: Any = (tuple, dict)
+"""In which nodes can be. (A cast of what is in them would take as long as the look.)"""
+
+
+def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None:
     for part in parts if isinstance(parts, tuple) else itertools.chain.from_iterable(parts.items()):
         if isinstance(part, Node):
             found.append(part)
-        elif isinstance(part, (tuple, dict)):
+        elif isinstance(part, _CONTAINERS):
             _collect(part, found)
 
 

@@ -10,7 +10,7 @@ from .buffer import BufferLoad
 from .stmt import BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
     """Positions of the tensor parameters that the function may write.
 
@@ -21,6 +21,8 @@ def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
     views: dict[Var, Var] = {}
 
     def visit(node: Node) -> bool | None:
+        if not isinstance(node, _WRITING):
+            return None
         match node:
             case Call(_, _, (Call() as call, IntImm() as count)) if node.intrinsic == "parallel_for":
                 written.update(*(_pointers(arg, True) for arg in call.args[2 : 2 + count.value]))
@@ -51,6 +53,9 @@ def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
         if param in func.buffer_map and (func.buffer_map[param].data in written or param in written)
     )
 
+
+_WRITING = (Call, BufferStore, MatchBufferRegion, DeclBuffer)
+"""The classes of nodes that say what is written."""
 
 _BY_ADDRESS = frozenset({"address_of", "tvm_access_ptr", "call_extern", "call_packed"})
 """Intrinsics to which an element may mean its place in memory."""

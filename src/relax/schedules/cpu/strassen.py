@@ -197,7 +197,8 @@ class Sevens:
         tile = self.tile
         slabs, tiles = _slabs(self.operands.rows, tile)
         most = tiles_of(simplify(tiles))
-        tiles = minimum(simplify(tiles), int64(most))  # a slab has no more; said, it bounds what is made of tiles
+        # A slab has no more; said, it bounds what is made of tiles by numbers.
+        tiles = minimum(simplify(tiles), int64(most))
         pairs = self.count // 2
         parts = -(-most // LEAST_TILES)
         shapes = (self.blocks, PRODUCTS, most * tile.rows, self.block), (pairs * parts, tile.lanes)

@@ -24,7 +24,7 @@ from .lower_opaque_block import LowerOpaqueBlock
 from .lower_preconditions import LowerPreconditions
 from .outline_parallel_loops import OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
-from .simplify import Simplify, simplify_func
+from .simplify import Simplify, simplify_again
 from .sink_allocations import SinkAllocations
 from .vectorize_loop import vectorize_loop
 
@@ -33,7 +33,7 @@ T = TypeVar("T", IRModule, PrimFunc)
 
 def _vectorized(func: PrimFunc) -> PrimFunc:
     vectors = vectorize_loop(func)
-    return func if vectors is func else simplify_func(vectors)
+    return func if vectors is func else simplify_again(vectors, func)
 
 
 _Vectors = each_prim_func(_vectorized, "VectorizeLoop")

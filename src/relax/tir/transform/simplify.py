@@ -13,7 +13,9 @@ simpler might not raise it.
 
 from __future__ import annotations
 
-from ...ir import Node
+from collections.abc import Set
+
+from ...ir import Node, walk
 from ...prim import Analyzer, And, Call, IntImm, Not, PrimExpr, is_const
 from ...prim.intervals import plain_interval
 from ...prim.traits import may_fail
@@ -39,17 +41,41 @@ from .each_prim_func import each_prim_func
 
 def simplify_func(func: PrimFunc) -> PrimFunc:
     """The function, simplified; itself if it is shape arithmetic."""
+    return _simplified(func, frozenset())
+
+
+def simplify_again(func: PrimFunc, before: PrimFunc) -> PrimFunc:
+    """The function, simplified, if the one it was made from was: expressions that both have stay as they are."""
+    return _simplified(func, _expressions(before.body))
+
+
+def _simplified(func: PrimFunc, simple: Set[int]) -> PrimFunc:
     if func.attrs.get("tir.is_host_func"):
         return func
     limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
-    simplifier = _Simplifier()
+    simplifier = _Simplifier(simple)
     with simplifier.analyzer.limits_scope(limits):
         return func.replace(body=simplifier.visit(func.body))
 
 
+def _expressions(stmt: Stmt) -> set[int]:
+    """The identities of the expressions of a statement and those in it, as far as they are parts of no others."""
+    found: set[int] = set()
+
+    def see(node: Node) -> bool:
+        if isinstance(node, PrimExpr):
+            found.add(id(node))
+        return not isinstance(node, PrimExpr)
+
+    walk(stmt, see)
+    return found
+
+
 class _Simplifier(StmtExprMutator):
-    def __init__(self) -> None:
+    def __init__(self, simple: Set[int]) -> None:
         super().__init__()
+        self.simple = simple
+        """The identities of expressions that are simplified already."""
         self.analyzer = Analyzer(wraps=True)
         self.replaced: dict[Buffer, Buffer] = {}
 
@@ -138,7 +164,7 @@ class _Simplifier(StmtExprMutator):
         return self.visit_children(node) if not isinstance(node, PrimExpr) else self.expression(node)
 
     def expression(self, expr: PrimExpr) -> PrimExpr:
-        simplified = self.analyzer.simplify(expr)
+        simplified = expr if id(expr) in self.simple else self.analyzer.simplify(expr)
         made: PrimExpr = substitute(
             simplified, self.replaced
         )  # the analyzer leaves the buffers of loads alone
