@@ -138,6 +138,16 @@ CASES: tuple[Case, ...] = (
          one("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])),
     Case("avg_pool 2x2/2 1x64x112x112", ((1, 64, 112, 112),), "R.nn.avg_pool2d(x0, (2, 2), (2, 2))",
          one("AveragePool", kernel_shape=[2, 2], strides=[2, 2])),
+    Case("sort 256x1000", ((256, 1000),), "R.sort(x0, axis=1)",
+         (("TopK", "x0 c0", "y i", {"axis": 1, "largest": 0}),), (("c0", (1000,)),)),
+    Case("top 10 of 256x1000", ((256, 1000),), 'R.topk(x0, k=10, axis=1, ret_type="values")',
+         (("TopK", "x0 c0", "y i", {"axis": 1}),), (("c0", (10,)),)),
+    Case("scatter_elements 1000x256 by 512x256", ((1000, 256), (512, 256), (512, 256)),
+         "R.scatter_elements(x0, x1, x2, axis=0)", one("ScatterElements", "x0 x1 x2", axis=0),
+         dtypes=("float32", "int64", "float32")),
+    Case("gather_elements 30000x256 by 512x256", ((30000, 256), (512, 256)),
+         "R.gather_elements(x0, x1, axis=0)", one("GatherElements", "x0 x1", axis=0),
+         dtypes=("float32", "int64"), nread=512 * 256 * 36),
     Case("cumsum of rows 1024x1024", ((1024, 1024),), "R.cumsum(x0, axis=1)",
          one("CumSum", "x0 c0"), (("c0", (1,)),)),
     Case("cumsum of columns 1024x1024", ((1024, 1024),), "R.cumsum(x0, axis=0)",
@@ -169,10 +179,10 @@ class Model:
 
 
 def operands(case: Case) -> list[Any]:
-    """Random numbers; indices below 30,000."""
+    """Random numbers; indices of rows of the first operand."""
     generator = np.random.default_rng(0)
     return [
-        aligned(generator.integers(0, 30000, shape) if case.dtype(i) == "int64" else
+        aligned(generator.integers(0, case.shapes[0][0], shape) if case.dtype(i) == "int64" else
                 generator.standard_normal(shape).astype(case.dtype(i)))
         for i, shape in enumerate(case.shapes)
     ]  # fmt: skip

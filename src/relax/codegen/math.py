@@ -4,7 +4,7 @@ Each is range reduction and a polynomial. The reductions are the classical ones 
 Manual for the Elementary Functions*, 1980; J.-M. Muller, *Elementary Functions*, 3rd ed., 2016, ch. 11); the
 coefficients were fitted for this file by minimising the greatest relative error over the reduced range (Lawson's
 iteration), each rounded to float32 before the next was fitted. Errors stay within 2 units in the last place
-(4 for erf and log1p), NaN goes to NaN, and infinities, zeros and denormals are right.
+(3 for tanh, 4 for erf, erfc and log1p), NaN goes to NaN, and infinities, zeros and denormals are right.
 
 Functions not here, and all of float64, are libm's.
 """

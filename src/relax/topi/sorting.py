@@ -1,15 +1,17 @@
 """Formulas that sort along an axis: a stable merge sort of indices, row by row, in O(n log n) steps.
 
-Elements that compare equal keep their order, in descending order too. A NaN is greater than every number.
+The first few elements in order are found in one pass over a row, which keeps the best so far. Elements that compare
+equal keep their order, in descending order too. A NaN is greater than every number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from .. import te
 from ..ir import DataType
-from ..prim import PrimExpr, Var, const, intrin
+from ..prim import IntImm, PrimExpr, Var, const, intrin
 from ..tir.buffer import Buffer, decl_buffer
 from ..tir.stmt import AllocBuffer, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, While
 from .util import normalize_axis
@@ -38,7 +40,8 @@ def topk(
 ) -> te.Tensor | list[te.Tensor]:
     """The k greatest (or least) elements along `axis`, in order, and their indices; all of them for a k of None."""
     axis = normalize_axis(axis, x.ndim)
-    order = order_of(x, axis, largest)
+    few = k.value if isinstance(k, IntImm) and 0 < k.value <= FEW else None
+    order = order_of(x, axis, largest, few)
     shape = x.shape if k is None else (*x.shape[:axis], k, *x.shape[axis + 1 :])
     results: list[te.Tensor] = []
     if ret_type != "indices":
@@ -54,13 +57,14 @@ def _chosen(x: te.Tensor, order: te.Tensor, shape: Sequence[PrimExpr], axis: int
     return te.compute(shape, lambda *i: x(*i[:axis], order(*i), *i[axis + 1 :]), name, tag="injective")
 
 
-def order_of(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
-    """The int64 indices along `axis` that put the elements in order."""
+def order_of(x: te.Tensor, axis: int, descending: bool, first: int | None = None) -> te.Tensor:
+    """The int64 indices along `axis` that put the elements in order: all of them, or so many, of at least as many."""
     axis = normalize_axis(axis, x.ndim)
+    shape = x.shape if first is None else (*x.shape[:axis], const(first, "int64"), *x.shape[axis + 1 :])
 
     def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         loops = [Var(f"i{d}", "int64") for d in range(x.ndim) if d != axis]
-        row = _Row(ins[0], outs[0], loops, axis, descending)
+        row = (_Row if first is None else _FirstOfRow)(ins[0], outs[0], loops, axis, descending)
         body: Stmt = row.sorted()
         sizes = [size for d, size in enumerate(x.shape) if d != axis]
         for var, size in zip(reversed(loops), reversed(sizes), strict=True):
@@ -69,8 +73,11 @@ def order_of(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
             body = AllocBuffer(buffer, body)
         return body
 
-    return te.extern([x.shape], [x], statement, "sort_order", ["int64"])[0]
+    return te.extern([shape], [x], statement, "sort_order", ["int64"])[0]
 
+
+FEW: Final = 64
+"""The most elements that are kept in order while a row is read: each may be moved as often as there are others."""
 
 _WIDTH, _LEFT, _RIGHT = range(3)
 """Places in the state of a sort: the length of the runs that are in order, and the next elements of two runs."""
@@ -159,6 +166,48 @@ class _Row:
 
     def at(self, place: PrimExpr) -> list[PrimExpr]:
         return [*self.loops[: self.axis], place, *self.loops[self.axis :]]
+
+
+class _FirstOfRow(_Row):
+    """The statements that put the first elements of one row in order, with the best of those read so far in `scratch`.
+
+    for j in range(n):
+        if fewer than all places are taken, or values[j] stands before the last of them:
+            move those behind it by a place; put it where they were
+    """
+
+    def __init__(
+        self, values: Buffer, order: Buffer, loops: Sequence[Var], axis: int, descending: bool
+    ) -> None:
+        super().__init__(values, order, loops, axis, descending)
+        self.places = order.shape[axis]
+        self.scratch = decl_buffer([self.places], str(values.dtype), "best")
+
+    def sorted(self) -> Stmt:
+        j, value = Var("j", "int64"), Var("value", self.values.dtype)
+        last = intrin.min(j, self.places - 1)
+        is_first = intrin.if_then_else(
+            j < self.places, True, self.before(value, self.scratch[self.places - 1])
+        )
+        found = IfThenElse(is_first, self.put(j, value, last))
+        read = For(j, 0, self.size, "serial", LetStmt(value, self.value(j), found))
+        place = Var("k", "int64")
+        return SeqStmt((For(place, 0, self.places, "serial", self.store(place, const(-1, "int64"))), read))
+
+    def put(self, j: PrimExpr, value: PrimExpr, last: PrimExpr) -> Stmt:
+        """Put an element among the best, of which the last one goes."""
+        place = self.state[_LEFT]
+        before = place - 1
+        moved = SeqStmt(
+            (
+                BufferStore(self.scratch, self.scratch[before], [place]),
+                self.store(place, self.index(before)),
+                self.set(_LEFT, before),
+            )
+        )
+        behind = intrin.if_then_else(place > 0, self.before(value, self.scratch[before]), False)
+        stored = (BufferStore(self.scratch, value, [place]), self.store(place, j))
+        return SeqStmt((self.set(_LEFT, last), While(behind, moved), *stored))
 
 
 __all__ = ["argsort", "order_of", "sort", "topk"]
