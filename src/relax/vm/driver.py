@@ -127,7 +127,10 @@ def build(
         assert_well_formed(module, check_struct_info=False)
         _check_entry_points(module)
         module = module.with_functions(
-            {g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f for g, f in module.functions.items()}
+            {
+                g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f
+                for g, f in module.functions.items()
+            }
         )
         if params:
             module = _bind(module, params)
