@@ -339,9 +339,9 @@ def test_a_formula_of_a_user_is_treated_alike(target):
 
 
 def test_what_is_left_by_another_rule_is_arranged(target):
-    x, w = placeholder(64, 64), placeholder(64, 64, name="W")
+    x, w = placeholder(64, 64), placeholder(64, 128, name="W")
     product = topi.matmul(x, w)
-    func = func_of(te.compute((64, 64), lambda *i: te.tanh(product(*i)), "Y"), x, w)
+    func = func_of(te.compute((64, 128), lambda *i: te.tanh(product(*i)), "Y"), x, w)
     script = schedule(func, target, RULES).script()
     assert "panel" in script
     assert 'T.block("Y")' not in script
