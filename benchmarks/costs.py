@@ -84,10 +84,9 @@ def load_saved(path: Path, threads: int, saved: Path) -> tuple[float, Loaded]:
 
 def _machine(package: Any, executable: Any) -> Loaded:
     machine = package.VirtualMachine(executable, package.cpu())
-    names = executable.functions["main"].params
 
     def prepare(inputs: Inputs) -> Callable[[], Any]:
-        values = [package.nd.array(inputs[name]) for name in names]
+        values = [package.nd.array(value) for value in inputs.values()]  # in the order of the model
         return lambda: machine["main"](*values)
 
     return prepare
@@ -177,7 +176,9 @@ def write_case(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     for number, (case, (name, sizes)) in enumerate(bench.ALL.items()):
         if name == folder.name:
-            np.savez(folder / f"{number:02} {case}.npz", **inputs_of(sizes))
+            values = inputs_of(sizes)
+            ordered = {item.name: values[item.name] for item in model.graph.input if item.name in values}
+            np.savez(folder / f"{number:02} {case}.npz", **ordered)
 
 
 def installed(packages: Sequence[str]) -> float:
