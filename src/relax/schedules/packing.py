@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, cast
 
@@ -23,6 +22,7 @@ from ..expr import Binding, Call, Constant, Function
 from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..ir.transform import Pass, module_pass
 from ..rewrite import Rewriter, bindings_in
+from ..runtime.files import in_threads
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
@@ -33,9 +33,6 @@ PACKED_CONSTANTS: Final = "relax.packed_constants"
 
 PACKED_KERNELS: Final = "relax.packed_kernels"
 """The module's attribute: {"matmul_packed": "matmul"}, the new functions and those that they were made from."""
-
-_THREADS: Final = 4
-"""Constants that are brought in another order at once: to copy them takes memory's time, not Python's."""
 
 _log = logging.getLogger(__name__)
 
@@ -130,9 +127,8 @@ class _Packer:
         for call in self._calls:
             for packing, constant in self._packed(call):
                 wanted[id(constant), packing] = constant
-        with ThreadPoolExecutor(_THREADS) as threads:
-            packed = threads.map(_packed, wanted.values(), (packing for _, packing in wanted))
-            self.constants.update(zip(wanted, packed, strict=True))
+        jobs = [(constant, packing) for (_, packing), constant in wanted.items()]
+        self.constants.update(zip(wanted, in_threads(lambda job: _packed(*job), jobs), strict=True))
         self._alive += wanted.values()
 
     def _packed(self, call: Call) -> Iterator[tuple[Packing, Constant]]:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, PrimValue, Tuple, const
-from ..ir import IRModule, RelaxExpr
+from ..ir import DataType, IRModule, RelaxExpr
 from ..op import operator_of
 from ..op.binary import Multiply, Subtract
 from ..op.linear_algebra import Matmul
@@ -141,7 +141,7 @@ class _Integers(KnownValues):
         wide = numbers.astype(np.int64) - np.reshape(zero.astype(np.int64), shape)
         if not wide.size or wide.min() < -128 or wide.max() > 127:
             return None
-        return _Weights(wide.astype(np.int8), np.asarray(scale, np.float32).reshape(-1))
+        return _Weights(wide.astype(np.int8), np.ravel(scale).astype(np.float32))
 
     def transposed(self, call: Call, operator: PermuteDims, channels: int) -> _Weights | None:
         """Weights that are dequantised and then transposed."""
@@ -176,7 +176,7 @@ class _Integers(KnownValues):
         ):
             return call
         summed = tuple(d for d in range(weights.numbers.ndim) if d != channels % weights.numbers.ndim)
-        factor = data.scale * weights.scale
+        factor: NDArray[np.float32] = np.multiply(weights.scale, data.scale)
         if not _exact(weights.numbers, summed) or not _usable(factor):
             return call
         numbers = data.numbers
@@ -187,8 +187,8 @@ class _Integers(KnownValues):
         if data.zero:
             sums = weights.numbers.sum(axis=summed, dtype=np.int32) * np.int32(data.zero)
             total = Subtract().call(total, const(np.reshape(sums, along)))
-        scale = factor.reshape(along) if factor.size > 1 else factor.reshape(())
-        return Multiply().call(Astype("float32").call(total), const(scale))
+        scale = np.reshape(factor, along if factor.size > 1 else ())
+        return Multiply().call(Astype(DataType("float32")).call(total), const(scale))
 
 
 def _rank(expr: RelaxExpr) -> int:
@@ -209,8 +209,8 @@ def _exact(numbers: NDArray[np.int8], summed: tuple[int, ...]) -> bool:
 
 def _usable(factor: NDArray[np.float32]) -> bool:
     """True if an int32 times each factor is finite, and no factor is so small that digits are lost."""
-    small, large = np.finfo(np.float32).tiny, np.finfo(np.float32).max / 2**31
-    return bool(np.all((factor >= small) & (factor <= large)))
+    limits = np.finfo(np.float32)
+    return all(limits.tiny <= number <= limits.max / 2**31 for number in factor.tolist())
 
 
 def _padded(operator: Convolution, numbers: RelaxExpr, zero: int) -> tuple[RelaxExpr, Convolution]:
