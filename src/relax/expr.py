@@ -241,7 +241,7 @@ class Constant(Leaf):
 
     @property
     def content(self) -> ConstantData | StoredArray:
-        """What has the elements: the array, or the place in a file."""
+        """The array, or the place in a file, that has the elements."""
         return _CONTENT.__get__(self)
 
     @property

@@ -16,7 +16,7 @@ class CheckWriter:
         self.b = FunctionBuilder(module, head)
 
     def load(self, at: Operand, offset: int = 0, type_: str = "i64") -> Val:
-        """What is so many bytes behind an address."""
+        """The number so many bytes behind an address."""
         place = self.b.op(f"getelementptr i8, ptr {at}, i64 {offset}")
         return Val(
             self.b, type_, 1, self.b.op(f"load {type_}, ptr {place}, align {4 if type_ == 'i32' else 8}")

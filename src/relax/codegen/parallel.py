@@ -161,7 +161,7 @@ class _Shared:
             self._changed.notify_all()
 
     def next_aside(self) -> Aside | None:
-        """What a helper without a text may compile; None if there is nothing, or there are texts."""
+        """The text that a helper without one may compile; None if there is none, or there are others."""
         with self._changed:
             return self.aside.pop(0) if self.aside and not self._waiting else None
 

@@ -255,7 +255,7 @@ def unpacked(data: bytes) -> list[bytes]:
 
 
 def with_machine(text: str, machine: Machine) -> bytes:
-    """What a helper is told to compile a text for a machine."""
+    """The order by which a helper compiles a text for a machine."""
     return f"{json.dumps(machine)}\n{text}".encode()
 
 

@@ -35,7 +35,7 @@ CHANGED: Final = "E6006"
 
 
 class Hash(Protocol):
-    """What takes bytes one after the other."""
+    """A hash that takes bytes one after the other."""
 
     def update(self, data: memoryview, /) -> object: ...
 
@@ -127,7 +127,7 @@ class StoredArray:
 
     @property
     def kept_tensor(self) -> tvm_ffi.Tensor | None:
-        """What `tensor` gave, None if nobody has asked for it."""
+        """The tensor that `tensor` gave, None if nobody has asked for it."""
         return self._tensor
 
     def _read(self) -> Array:

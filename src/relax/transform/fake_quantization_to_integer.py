@@ -60,7 +60,7 @@ def FakeQuantizationToInteger(func: Function, mod: IRModule) -> Function:
 
 @dataclass(frozen=True)
 class _Data:
-    """What stands for (numbers - zero) · scale."""
+    """Quantised data, which stand for (numbers - zero) · scale."""
 
     numbers: RelaxExpr
     scale: np.float32
@@ -69,7 +69,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Weights:
-    """What stands for numbers · scale; the scale is one, or one per index of the results' channels."""
+    """Quantised weights, which stand for numbers · scale: one scale, or one per index of the results' channels."""
 
     numbers: NDArray[np.int8]
     scale: NDArray[np.float32]

@@ -54,7 +54,7 @@ class Lanes:
     ) -> None:
         self.one, self.element, self.vector = one, element, vector
         self.fixed = fixed
-        """What is bound before the loops along memory."""
+        """The names bound before the loops along memory."""
         bits = max(min(buffer.dtype.bits, 32) for stage in element.updates for buffer in stage.buffers)
         self.lanes = max(target.machine.vector_bits // max(bits, 8), 1)
         self.count = self._vectors()

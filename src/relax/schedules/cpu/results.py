@@ -33,7 +33,7 @@ class Results:
             self.store = kernel.epilogue.stores[0]
         self._epilogue = kernel.epilogue
         self._table: tuple[Buffer, list[Var]] | None = None
-        """What is computed for each channel of a block, and the names in the value that stand for it."""
+        """The values computed for each channel of a block, and the names in the value that stand for them."""
 
     def put(self, place: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
         """Store the element at a place of the result, of which `value` is the sum."""

@@ -246,7 +246,7 @@ class _Scan:
         return IfThenElse(self.axis.extent > 0, let("first", first, others))
 
     def _start(self) -> PrimExpr | None:
-        """What stands for the element before the first one; None if the first is computed in another way."""
+        """The value in the place of an element before the first one; None if the first is computed in another way."""
         finder = _Conditions(self.store)
         finder.visit(self.store.value)
         (start, *others) = [call.args[1] for call in finder.chosen]
@@ -285,7 +285,7 @@ class _Scan:
         return alloc("carry", (lanes,), dtype, "local", vectors)
 
     def _term(self) -> PrimExpr | None:
-        """What is added to the element before each, if it is a vector along memory."""
+        """The vector along memory that is added to the element before each; None if it is none."""
         before = Var("before", self.store.buffer.dtype)
         value = _Chosen(self.axis.var, False, self.store.buffer, before).visit(self.store.value)
         if not isinstance(value, Add) or (value.a is before) == (value.b is before):

@@ -420,7 +420,7 @@ class Padding:
 
 
 def padding_of(nest: Nest) -> Padding | None:
-    """What a spatial nest does as padding; None if it does something else."""
+    """The padding that a spatial nest is; None if it is something else."""
     store = nest.stores[0]
     parts = _choice(store.value)
     if parts is None:
