@@ -23,7 +23,7 @@ _NATIVE_LANES: Final = (8, 16, 32, 64)
 _LONGEST: Final = 16
 """The most lanes of a vector in a register."""
 _NOT_NATIVE: Final = 0xA1
-"""The classes, as vfpclassps counts, that the instruction does not round: NaN of both kinds, and numbers below the normal ones."""
+"""The classes, as vfpclassps counts, that the instruction does not round: NaN of both kinds, subnormal numbers."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class Writer:
     def __init__(self, pixels: Pixels, target: Target, words: Words | None = None) -> None:
         self.pixels = pixels
         self.words = words
-        """The words, of numbers of neighbouring channels, as which weights and pixels are multiplied; None: as they are."""
+        """The words of neighbouring channels as which weights and pixels are multiplied; None: as they are."""
         self.target = target
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
         dtype = pixels.total.dtype
