@@ -109,6 +109,22 @@ def test_parameters_that_stay(check):
     check(RemoveUnusedParameters(), Mod)
 
 
+def test_a_parameter_in_another_annotation_is_used(check):
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            s = R.shape_of(x)
+            y = Mod.f(s, x)
+            return y
+
+        @R.function(private=True)
+        def f(s: R.Shape, x: R.Tensor(s, "float32", ndim=2)) -> R.Tensor("float32", ndim=2):
+            return R.abs(x)
+
+    check(RemoveUnusedParameters(), Mod)
+
+
 def test_fields_that_nobody_reads(check):
     """Of three fields two are left, in a dataflow block of the callee; of two fields one."""
 

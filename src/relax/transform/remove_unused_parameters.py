@@ -49,9 +49,19 @@ def RemoveUnusedParameters(mod: IRModule) -> IRModule:
     return with_calls(mod, functions, rewrites) if functions else mod
 
 
+def _used(function: Function) -> dict[Var, None]:
+    """The variables that a function uses, in annotations of its signature as well: ``b: R.Tensor(a)``."""
+    uses = uses_of(function.body)
+    for param in function.params:
+        uses.add_definition(param)
+    if function.ret_struct_info is not None:
+        uses.add_info(function.ret_struct_info)
+    return uses.variables
+
+
 def _unused(function: Function, calls: Sequence[Call]) -> set[int]:
     """The numbers of the parameters that can be dropped."""
-    used = uses_of(function.body).variables
+    used = _used(function)
     dropped = {i for i, param in enumerate(function.params) if param not in used}
     if dropped and _sizes_to_pass(function, [i for i in range(len(function.params)) if i not in dropped]):
         told = [param for param in function.params if isinstance(param.struct_info, PrimStructInfo)]
