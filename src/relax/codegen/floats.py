@@ -22,8 +22,8 @@ _NATIVE_LANES: Final = (8, 16, 32, 64)
 """The lanes of vectors that are rounded to bfloat16 by an instruction, if there is one."""
 _LONGEST: Final = 16
 """The most lanes of a vector in a register."""
-_NOT_NATIVE: Final = 0xA1
-"""The classes, as vfpclassps counts, that the instruction does not round: NaN of both kinds, subnormal numbers."""
+_NOT_NATIVE: Final = 0x93
+"""The classes, as llvm.is.fpclass counts, that the instruction does not round: NaN and subnormal numbers."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ def _any_of_class(value: Val) -> Operand:
     """An i1: is any lane none of the floats that the instruction rounds?"""
     b, size = value.b, min(value.lanes, _LONGEST)
     part, mask = vector("float", size), vector("i1", size)
-    name = f"llvm.x86.avx512.fpclass.ps.{32 * size}"
-    function = b.module.intrinsic(name, mask, part, "i32")
+    # Not the processor's own instruction for it, which not every text may have: see `worker`.
+    function = b.module.intrinsic(f"llvm.is.fpclass.v{size}f32", mask, part, "i32 immarg")
     found: list[Operand] = []
     for start in range(0, value.lanes, size):
         lanes = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
