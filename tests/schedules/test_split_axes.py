@@ -48,6 +48,27 @@ SHAPES = {
 }
 
 
+def cut_in_two_ways(n, dtype):
+    """(n, 64) to (2, n, 32), read by another sum of the same axes as well."""
+    x = te.placeholder((n, 64), dtype, "X")
+    return te.create_prim_func(
+        [x, te.compute((2, n, 32), lambda h, i, d: x[i, h * 32 + d] + x[i, h * 16 + d], "Y")]
+    )
+
+
+def shifted(n, dtype):
+    """(n, 64) to (2, n, 32), read a place before as well."""
+    x = te.placeholder((n, 64), dtype, "X")
+    return te.create_prim_func(
+        [x, te.compute((2, n, 32), lambda h, i, d: x[i, h * 32 + d] + x[i, te.max(h * 32 + d - 1, 0)], "Y")]
+    )
+
+
+@pytest.mark.parametrize("make", [cut_in_two_ways, shifted])
+def test_a_dimension_with_another_index_is_not_cut(same, make):
+    same(make(te.var("n", "int64"), "float32"), Nests(), *([(n, 64), (2, n, 32)] for n in LENGTHS))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("make", SHAPES)
 def test_results(same, make, dtype):

@@ -13,16 +13,19 @@ axes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ..ir import Node
-from ..prim import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from ..prim import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const, is_const
 from ..tir import Buffer, BufferLoad, BufferStore, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, post_order_visit, substitute
 from ..tir.nests import loads_in
 from .stages import Axis, Group, Stage
+
+AccessT = TypeVar("AccessT", BufferLoad, BufferStore)
 
 LEAST: Final = 16
 """The shortest axis that is cut off: runs of memory that are vectors. Shorter ones are interleaved elements."""
@@ -128,7 +131,7 @@ def _with_split_dimensions(group: Group) -> Group:
                 views[access.buffer] = view, place
     if not views:
         return group
-    cut = _Cut(views)
+    cut = _Cut(views, sizes)
     body = cut.visit(stage.body)
     if cut.misses:
         return group
@@ -139,33 +142,33 @@ def _with_split_dimensions(group: Group) -> Group:
 class _Cut(StmtExprMutator):
     """Accesses of views."""
 
-    def __init__(self, views: dict[Buffer, tuple[Buffer, int]]) -> None:
+    def __init__(self, views: dict[Buffer, tuple[Buffer, int]], sizes: Mapping[Var, int | None]) -> None:
         super().__init__()
-        self.views, self.misses = views, False
+        self.views, self.sizes = views, sizes
+        self.misses = False
+        """True if an access to a buffer with a view is none to the view: it has another index there."""
 
-    def _indices(self, access: BufferLoad | BufferStore, place: int) -> tuple[PrimExpr, ...]:
-        parts = _parts(access.indices[place])
-        if parts is None:
+    def _of_view(self, access: AccessT) -> AccessT:
+        if access.buffer not in self.views:
+            return access
+        view, place = self.views[access.buffer]
+        parts, width = _parts(access.indices[place]), view.shape[place + 1]
+        if parts is None or not is_const(width, parts[1]) or self.sizes.get(parts[2]) != parts[1]:
             self.misses = True
-            return access.indices
+            return access
         outer, _, inner = parts
-        return *access.indices[:place], outer, inner, *access.indices[place + 1 :]
+        indices = (*access.indices[:place], outer, inner, *access.indices[place + 1 :])
+        return access.replace(buffer=view, indices=indices)
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         load = self.visit_children(node)
         assert isinstance(load, BufferLoad)
-        if load.buffer not in self.views:
-            return load
-        view, place = self.views[load.buffer]
-        return load.replace(buffer=view, indices=self._indices(load, place))
+        return self._of_view(load)
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:
         store = self.visit_children(node)
         assert isinstance(store, BufferStore)
-        if store.buffer not in self.views:
-            return store
-        view, place = self.views[store.buffer]
-        return store.replace(buffer=view, indices=self._indices(store, place))
+        return self._of_view(store)
 
 
 __all__ = ["with_split_axes"]
