@@ -6,9 +6,11 @@ import re
 
 import pytest
 
-from relax import codegen
+from relax import codegen, tir
 from relax.codegen import worker
+from relax.codegen.module import kernel_texts
 from relax.codegen.object import machine_of
+from relax.script import from_source
 
 AVX512 = machine_of(codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4"))
 AVX2 = machine_of(codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3"))
@@ -71,3 +73,18 @@ def test_an_instruction_that_takes_the_masks_of_bytes():
     with pytest.raises(RuntimeError, match="LLVM may lose a mask of the signs of bytes"):
         worker.emit_object(signs(32, 8, product), AVX512)
     worker.emit_object(signs(8, 32, product), AVX512)
+
+
+def test_rounding_to_bfloat16_needs_no_masks_of_signs():
+    """Without AVX512DQ there is no vfpclassps, and LLVM would end the process."""
+    target = codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cooperlake")
+    func = from_source("""
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "bfloat16")):
+    for i in T.vectorized(64):
+        B[i] = T.Cast("bfloat16", A[i])
+""")
+    (kernel,) = kernel_texts({"f": tir.lower(func)}, target)
+    machine = machine_of(target)
+    without = machine._replace(features=f"{machine.features},-avx512dq")
+    assert "vcvtneps2bf16" in worker.emit_assembly(kernel.text, without)
