@@ -125,6 +125,38 @@ def test_a_parameter_in_another_annotation_is_used(check):
     check(RemoveUnusedParameters(), Mod)
 
 
+def test_what_is_passed_on_to_nobody_any_more(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+            return Before.outer(x, y)
+
+        @R.function(private=True)
+        def outer(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+            return Before.inner(x, y)
+
+        @R.function(private=True)
+        def inner(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+            return R.abs(x)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+            return Expected.outer(x)
+
+        @R.function(private=True)
+        def outer(x: R.Tensor(("n",), "float32")):
+            return Expected.inner(x)
+
+        @R.function(private=True)
+        def inner(x: R.Tensor(("n",), "float32")):
+            return R.abs(x)
+
+    check(RemoveUnusedParameters(), Before, Expected)
+
+
 def test_fields_that_nobody_reads(check):
     """Of three fields two are left, in a dataflow block of the callee; of two fields one."""
 

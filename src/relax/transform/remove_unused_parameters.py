@@ -16,7 +16,7 @@ Functions that are values, not only called, stay as they are, and so do public o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..analysis.properties import NORMAL_FORM
 from ..analysis.uses import Uses, uses_of
@@ -34,6 +34,15 @@ from .private_calls import Rewrite, calls_of_private, with_calls
 @module_pass(needs={NORMAL_FORM}, breaks=())
 def RemoveUnusedParameters(mod: IRModule) -> IRModule:
     """Remove unused parameters of private functions; see the module's docstring."""
+    while True:  # what is passed on to nobody any more is used no more
+        new = _with_fewer(mod)
+        if new is mod:
+            return mod
+        mod = new
+
+
+def _with_fewer(mod: IRModule) -> IRModule:
+    """The module without the parameters that no function uses; itself if there are none."""
     functions: dict[str, Function] = {}
     rewrites: dict[str, Rewrite] = {}
     for name, calls in calls_of_private(mod).items():
@@ -49,11 +58,11 @@ def RemoveUnusedParameters(mod: IRModule) -> IRModule:
     return with_calls(mod, functions, rewrites) if functions else mod
 
 
-def _used(function: Function) -> dict[Var, None]:
-    """The variables that a function uses, in annotations of its signature as well: ``b: R.Tensor(a)``."""
+def _used(function: Function, kept: Iterable[int]) -> dict[Var, None]:
+    """The variables that a function uses, in annotations of the result and of these parameters as well."""
     uses = uses_of(function.body)
-    for param in function.params:
-        uses.add_definition(param)
+    for number in kept:
+        uses.add_definition(function.params[number])  # such as ``b: R.Tensor(a)``
     if function.ret_struct_info is not None:
         uses.add_info(function.ret_struct_info)
     return uses.variables
@@ -61,7 +70,7 @@ def _used(function: Function) -> dict[Var, None]:
 
 def _unused(function: Function, calls: Sequence[Call]) -> set[int]:
     """The numbers of the parameters that can be dropped."""
-    used = _used(function)
+    used = _used(function, ())
     dropped = {i for i, param in enumerate(function.params) if param not in used}
     if dropped and _sizes_to_pass(function, [i for i in range(len(function.params)) if i not in dropped]):
         told = [param for param in function.params if isinstance(param.struct_info, PrimStructInfo)]
@@ -72,7 +81,12 @@ def _unused(function: Function, calls: Sequence[Call]) -> set[int]:
         kept = [i for i in range(len(function.params)) if i not in dropped]
         if unmatched or any(size not in sizes for size in _sizes_to_pass(function, kept)):
             return set()
-    return dropped
+    while True:
+        used = _used(function, (i for i in range(len(function.params)) if i not in dropped))
+        needed = {i for i in dropped if function.params[i] in used}
+        if not needed:
+            return dropped
+        dropped -= needed
 
 
 def _fit(function: Function, call: Call) -> tuple[list[Verdict], dict[ShapeVar, PrimExpr], set[ShapeVar]]:
