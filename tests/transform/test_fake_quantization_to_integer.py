@@ -165,6 +165,12 @@ def product(terms: int) -> IRModule:
     return bb.get()
 
 
+@pytest.mark.parametrize("zero", ["R.const(0.5)", 'R.const(-1, "int32")', 'R.const(1000, "int32")'])
+def test_zero_points_that_are_no_bytes_of_the_data_stay(check, zero):
+    text = PRODUCT.replace("SCALE", "R.const(0.5)").replace("WEIGHTS", PLAIN)
+    check(FakeQuantizationToInteger(), from_source(text.replace('R.const(3, "uint8")', zero)))
+
+
 def test_sums_that_int32_might_not_hold_stay(check):
     most = (2**31 - 1) // (255 * 127)
     check(FakeQuantizationToInteger(), product(most + 1))

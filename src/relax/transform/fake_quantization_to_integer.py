@@ -19,8 +19,9 @@ that is quantised afterwards may be another one where the exact value is about h
 Reshapes and transpositions between `dequantize` and the product are done to the integers.
 
 Declines: weights that are not constants, or do not fit int8 without their zero point; a scale or zero point of the
-data that is not one known number; depthwise convolutions, where vectors of floats are faster; scales that are not
-finite, or of which the product is not a normal float32; sums that int32 might not hold.
+data that is not one known number, or a zero point that their dtype does not hold; depthwise convolutions, where vectors
+of floats are faster; scales that are not finite, or of which the product is not a normal float32; sums that int32 might
+not hold.
 """
 
 from __future__ import annotations
@@ -116,6 +117,11 @@ class _Integers(KnownValues):
         ):
             return None
         if scale is None or zero is None or scale.dtype != np.float32 or scale.size != 1 or zero.size != 1:
+            return None
+        if (
+            zero.dtype.kind not in "iu"
+            or not info.dtype.min_value <= int(zero.item()) <= info.dtype.max_value
+        ):
             return None
         return _Data(call.args[0], np.float32(scale.item()), int(zero.item()))
 
