@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 
 import numpy as np
@@ -41,6 +42,14 @@ class Module:
         C = T.match_buffer(c, (n,), "int32")
         for i in range(n):
             C[i] = A[i] // B[i]
+
+    @T.prim_func
+    def places(i: T.handle, a: T.handle, b: T.handle):
+        n = T.int64()
+        Index = T.match_buffer(i, (3,), "int64")
+        A = T.match_buffer(a, (n, n), "int32")
+        B = T.match_buffer(b, (n, n), "int32")
+        B[Index[0], 1 // Index[1]] = A[Index[2], 0 % Index[2]]
 
     @T.prim_func
     def guarded(a: T.handle, b: T.handle, c: T.handle):
@@ -147,6 +156,29 @@ def test_division_by_zero(module):
     c = i32(0, 0, 0)
     module["divide"](i32(7, -7, -(2**31)), i32(2, 2, -1), c)
     assert c.tolist() == [3, -4, -(2**31)]
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ((0, 1, 1), None),
+        ((9, 0, 9), "ZeroDivisionError: integer division by zero"),
+        ((9, 1, 9), "IndexError: buffer A: index 9 is out of bounds for dimension 0 of size 2"),
+        ((9, 1, 0), "ZeroDivisionError: integer division by zero"),
+        ((9, 1, 1), "IndexError: buffer B: index 9 is out of bounds for dimension 0 of size 2"),
+    ],
+)
+def test_what_fails_first(module, indices, message):
+    """All indices are evaluated, those of the store before its value; then each is compared with its dimension."""
+    place, a, b = np.array(indices), np.full((2, 2), 7, "int32"), np.zeros((2, 2), "int32")
+    if message is None:
+        module["places"](place, a, b)
+        assert b.tolist() == [[0, 7], [0, 0]]
+        return
+    kind = getattr(builtins, message.split(":")[0])
+    raises(kind, f"places: {message.split(': ', 1)[1]}", module["places"], place, a, b)
+    with pytest.raises(kind):
+        tir.interpret(Module["places"], place, a, b)
 
 
 def test_a_select_does_not_evaluate_what_would_fail(module):

@@ -23,6 +23,7 @@ from ..prim import (
 from ..prim.intervals import dtype_range
 from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
 from .builder import Operand, splat, vector
+from .choice import needs_care
 from .context import Context, Rule, Storage, escaped
 from .division import all_lanes
 from .formula import Val, broadcast, constant
@@ -33,6 +34,14 @@ from .views import storage_of
 # ------------------------------------------------------------------------------------- indices
 
 
+def _evaluated(cx: Context, indices: tuple[PrimExpr, ...]) -> dict[int, Val]:
+    """The indices by dimension, if one may fail: all are evaluated before one is reported as out of bounds."""
+    scalars = {axis: expr for axis, expr in enumerate(indices) if expr.dtype.lanes == 1}
+    if not any(needs_care(cx, expr) for expr in scalars.values()):
+        return {}
+    return {axis: index(cx, expr) for axis, expr in scalars.items()}
+
+
 def _checked(
     cx: Context,
     buffer: Buffer,
@@ -40,10 +49,12 @@ def _checked(
     where: Storage,
     active: _Mask | None,
     first_lane: bool,
+    known: dict[int, Val],
 ) -> list[Val]:
     """The indices in 64 bits, each within its dimension from here on, in the lanes that are active.
 
-    Of a ramp that is the last index, the index of the first lane if that is all that is asked for.
+    Of a ramp that is the last index, the index of the first lane if that is all that is asked for. Indices that are
+    `known` were evaluated before.
     """
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
@@ -53,7 +64,7 @@ def _checked(
             found.append(_without_large_numbers(cx, at, expr if base is None else base))
             continue
         above, below = cx.facts.in_bounds(expr, size)
-        at = index(cx, expr)
+        at = known[axis] if axis in known else index(cx, expr)
         if not (above and below):
             _require(cx, at.compare("", "ult", _size(cx, where, axis)), buffer, axis, at, where)
         found.append(_without_large_numbers(cx, at, expr))
@@ -273,8 +284,15 @@ class _Address:
     """The address of a load or store: one pointer to consecutive lanes, or a vector of pointers."""
 
     def __init__(
-        self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None
+        self,
+        cx: Context,
+        buffer: Buffer,
+        indices: tuple[PrimExpr, ...],
+        predicate: PrimExpr | None = None,
+        known: dict[int, Val] | None = None,
     ) -> None:
+        if known is None:
+            known = _evaluated(cx, indices)
         mask = None if predicate is None else _Mask(_defined(cx, predicate), cx.value(predicate))
         self.mask = None if mask is None else mask.value
         where = storage_of(cx, buffer)
@@ -289,7 +307,7 @@ class _Address:
             consecutive = consecutive and _ends_tell(cx, cast(Ramp, last))
         compact = where.strides is None or where.strides[-1:] == ("1",)
         first_lane = consecutive and compact
-        found = _checked(cx, buffer, indices, where, mask, first_lane)
+        found = _checked(cx, buffer, indices, where, mask, first_lane, known)
         self.lanes = element_lanes * max((i.dtype.lanes for i in indices), default=1)
         check_lanes(self.dtype.with_lanes(self.lanes))
         if buffer.scope == "local" and self.lanes * self.dtype.bits > cx.unit.target.vector_bits:
@@ -368,9 +386,10 @@ def load(cx: Context, expr: PrimExpr) -> Val:
 
 def store(cx: Context, stmt: BufferStore) -> None:
     """Write an element (or a vector of them)."""
-    # The value first: an index must not be reported as out of bounds before the value has failed.
+    # No index is reported as out of bounds before the others, or the value, have failed.
+    known = _evaluated(cx, stmt.indices)
     raw = _memory_value(cx, stmt.value)
-    _Address(cx, stmt.buffer, stmt.indices, stmt.predicate).store(cx, raw)
+    _Address(cx, stmt.buffer, stmt.indices, stmt.predicate, known).store(cx, raw)
 
 
 def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
