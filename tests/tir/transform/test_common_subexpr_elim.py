@@ -81,6 +81,26 @@ def test_messages_stay(check):
     assert outcomes[-1][1] == "too large (n = 3, m = 4)"
 
 
+def test_buffers_of_a_common_size(check):
+    """The buffer with the new shape is the one that is checked."""
+    before = """
+    A[0] = n * 2
+    D = T.decl_buffer((n * 2 + 1,), "int32")
+    D[n] = m + n * 2
+    assert D[n] < 4, "too large"
+    A[1] = D[n]
+"""
+    after = """
+    with T.LetStmt(n * 2) as x:
+        A[0] = x
+        D = T.decl_buffer((x + 1,), "int32")
+        D[n] = m + x
+        assert D[n] < 4, "too large"
+        A[1] = D[n]
+"""
+    check(CommonSubexprElimTIR, HEAD + before, HEAD + after, *RUNS)
+
+
 def test_one_object_in_many_places(check):
     """e = e + e, forty times."""
     a, p, n = tir.decl_buffer((4,), "int32", name="A"), tir.Var("a", "handle"), tir.Var("n", "int32")

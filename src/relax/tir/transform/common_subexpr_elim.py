@@ -35,7 +35,7 @@ from ...prim import (
 )
 from ...prim.functor import FreeVars
 from ...prim.traits import cost, may_fail
-from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit
+from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit, substitute
 from ..stmt import AssertStmt, AttrStmt, BlockRealize, For, LetStmt, PrimFunc, Stmt
 from .each_prim_func import each_prim_func
 
@@ -212,14 +212,18 @@ class _Replacement(StmtExprMutator):
             if _is_candidate(node) and self.keys.of(node) == self.key:
                 return self.var
             if _stays(node):
-                return node
+                return self.kept(node)
         return super().visit(node)
 
+    def kept(self, expr: PrimExpr) -> PrimExpr:
+        """An expression that stays as it is; only buffers whose shape was rewritten are the new ones."""
+        return substitute(expr, {old: new for old, new in self._buffers.items() if old is not new})
+
     def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
-        return node.replace(body=self.visit(node.body))
+        return node.replace(condition=self.kept(node.condition), body=self.visit(node.body))
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
-        return node.replace(body=self.visit(node.body))
+        return node.replace(value=self.kept(node.value), body=self.visit(node.body))
 
 
 CommonSubexprElimTIR = each_prim_func(common_subexpr_elim, "CommonSubexprElimTIR")
