@@ -241,3 +241,17 @@ def test_a_lifetime_that_ends_too_early_is_found(monkeypatch):
 def module(text):
     """A module of the functions in a text."""
     return "@I.ir_module\nclass Module:\n" + textwrap.indent(textwrap.dedent(text), "    ")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "main: take: an index is out of range for size 0",
+        "main: take: A[0] is outside of shape [0]",
+        "main: take: buffer A: index 0 is out of bounds for dimension 0 of size 0",
+        "fused_zeros1_take: take: A[0] is outside of shape [0]",
+        "main: fused_take_add: buffer A: index 7 is out of bounds for dimension 0 of size 4",
+    ],
+)
+def test_one_error_in_other_words(message):
+    assert harness.normalised(message) == "main: take: an index is out of range"

@@ -210,6 +210,9 @@ def _first_line(error: BaseException) -> str:
 
 
 WORDS: tuple[tuple[str, str], ...] = (
+    # A group of operators is a function or a kernel of its own.
+    (r"^fused_\w+: ", "main: "),
+    (r"\bfused_\w+: (?=.*(\bindex\b|is outside of shape))", "take: "),
     # Kernels end a failed check of sizes in the values of its variables; which ones depends on what was simplified.
     (r" \(\w+ = -?\d+(, \w+ = -?\d+)*\)$", ""),
     # Names the compiler makes: a second kernel of one operator has a number.
