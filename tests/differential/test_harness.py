@@ -255,3 +255,24 @@ def module(text):
 )
 def test_one_error_in_other_words(message):
     assert harness.normalised(message) == "main: take: an index is out of range"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "main: add: the shapes cannot be broadcast (x1: last dimension 3, x2: last dimension 2)",
+            "main: add: the shapes cannot be broadcast: m and n (m = 3, n = 2)",
+        ),
+        (
+            "main: a shape cannot have a negative dimension, as in (-1,)",
+            "main: a shape cannot have a negative dimension, as in (-8,)",
+        ),
+        (
+            "main: image.resize2d: dimension 2 of data has no elements",
+            "main: resize2d: dimension 2 of data has no elements",
+        ),
+    ],
+)
+def test_words_of_the_interpreter_and_of_kernels(one, other):
+    assert harness.normalised(one) == harness.normalised(other)

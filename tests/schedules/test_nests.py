@@ -206,6 +206,19 @@ def test_reductions_over_every_axis(target, reduction, axis):
         check(func, target, data, outputs=[(result, "float32")], tolerance=1e-4)
 
 
+@pytest.mark.parametrize("reduction", [*REDUCTIONS, topi.min, topi.argmin], ids=lambda f: f.__name__)
+def test_no_rows_of_unknown_length(target, reduction):
+    """Nothing is divided by the number of rows."""
+    (n,) = sizes("n")
+    x = placeholder(0, n, dtype="int64")
+    func = func_of(reduction(x, axis=1), x)
+    build = build_module(schedule(func, resolve("llvm"), RULES))["main"]
+    for length in (0, 1, 40000):
+        given = np.zeros((0, length), "int64"), np.zeros(0, "int64")
+        tir.interpret(schedule(func, target, RULES), *given)
+        build(*given)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64"])
 def test_dtypes_of_reductions(target, dtype):
     x = placeholder(30, 70, dtype=dtype)

@@ -217,13 +217,17 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r" \(\w+ = -?\d+(, \w+ = -?\d+)*\)$", ""),
     # Names the compiler makes: a second kernel of one operator has a number.
     (r"(?<=[a-z])_?\d+(?=: )", ""),
+    # Kernels are named as operators without their namespace.
+    (r"\b(nn|image|vision|grad)\.(?=\w+: )", ""),
     # Expressions are told as they are after simplification; operators tell none.
     (r"(a size does not fit into 64 bits): .*$", r"\1"),
     (r"(integer )?division by zero( in .*)?$", "division by zero"),
     # Kernels check every access to a buffer, references every index.
     (r"take: .*(\bindex\b|is outside of shape).*", "take: an index is out of range"),
     # Kernels tell which sizes do not fit as they were written; the interpreter only that they do not.
-    (r"\b(differ|be broadcast): .* and .*$", r"\1"),
+    (r"\b(differ|be broadcast)(: .* and .*| \(.*\))$", r"\1"),
+    # Storage is told in bytes.
+    (r"(a shape cannot have a negative dimension), as in \(-\d+,\)$", r"\1"),
     # One value has several names; which one is told is not said.
     (r"match_cast of \w+", "match_cast of a value"),
     # How an expected size is explained depends on what has been simplified; what it is does not.

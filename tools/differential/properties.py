@@ -272,8 +272,12 @@ def orders_keep(
     for done, name in enumerate(names, 1):
         with _narrowed(order=list(names[:done])):
             before, mod = mod, _apply(name, made[name], mod)
-            if mod is not before:
-                _compare(f"after {name}", expected, interpreted(mod, cases), how, cases)
+            if mod is before:
+                continue
+            found = interpreted(mod, cases)
+            _compare(f"after {name}", expected, found, how, cases)
+            if name == "ConvertToDataflow":  # errors of what stands in a block now may vanish from here on
+                expected = found
 
 
 def _random_order(chosen: random.Random) -> list[str]:

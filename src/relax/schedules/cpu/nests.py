@@ -10,6 +10,7 @@ next is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -95,15 +96,18 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
 
 
 def _is_small(group: Group) -> bool:
-    """True for stages of known sizes that have few points: they are not worth the time to compile more code."""
+    """True for stages that are known to have few points: they are not worth the time to compile more code.
+
+    A loop that is known never to run makes no points, however long the others are.
+    """
     points = 0
     for stage in group.stages:
-        count = 1
-        for axis in stage.axes:
-            if axis.size is None:
-                return False
-            count *= axis.size
-        points += count
+        sizes = [axis.size for axis in stage.axes]
+        if 0 in sizes:
+            continue
+        if None in sizes:
+            return False
+        points += math.prod(size for size in sizes if size is not None)
     return points < SMALL
 
 
