@@ -14,7 +14,7 @@
 Stages that go over the elements of a row and do not wait for each other's sums share one pass (`passes`). What one
 stage stores for the next is the result's own row where that is possible, else a row of its own. A reduction along
 memory keeps several vectors of partial results, which are combined at the end of the row (`lanes`). Where memory runs
-along the rows instead (a sum over the first axis), a strip of 256 rows is one vector loop, inside of the loop over
+along the rows instead (a sum over the first axis), a strip of 512 rows is one vector loop, inside of the loop over
 elements.
 
 One reduction of few rows is done in parts, which are combined by a second reduction. The parts depend on sizes alone,
@@ -58,7 +58,7 @@ from .passes import (
     without_invariants,
 )
 
-ROW_STRIP: Final = 256
+ROW_STRIP: Final = 512
 """Rows that run together where memory runs along the rows."""
 SHORT: Final = 16
 """A known number of elements that is not worth vectors of partial results if it is less."""
@@ -254,7 +254,7 @@ class Across(Rows):
         super().__init__(group, own, target)
         self.vector = vector
         size = vector.size
-        self.width = size if size is not None and size <= 2 * ROW_STRIP else ROW_STRIP
+        self.width = size if size is not None and size <= ROW_STRIP else ROW_STRIP
         self.at = Var("lane", vector.var.dtype)
 
     def loops(self) -> Stmt:
