@@ -43,6 +43,7 @@ from ..build import block, let
 from ..stages import Axis, Group, Stage, with_merged_axes
 from ..straight import Binding, bound
 from .elementwise import parallel_over, runs_along_memory, within
+from .first_extremes import across_rows, along_elements, first_extreme
 from .lanes import Lanes, nested
 from .passes import (
     Element,
@@ -229,6 +230,9 @@ class Along(Rows):
         element, fixed = without_invariants(element, one, vector)
         if not element.updates:
             return self.spatial(one, element, vector, fixed)
+        extreme = first_extreme(element, one.elements)
+        if extreme is not None:
+            return along_elements(extreme, element, fixed, self.target)
         return Lanes(self.target, one, element, vector, fixed).loops()
 
     def plain(self, one: Pass, element: Element) -> Stmt:
@@ -288,6 +292,9 @@ class Across(Rows):
         if not one.elements:
             return block(self.each(block([*stage.starts, stage.body]), count, along) for stage in one.stages)
         element = element_of(self, passes, position)
+        extreme = first_extreme(element, one.elements) if along else None
+        if extreme is not None:
+            return across_rows(extreme, element, lambda body: self.each(body, count), self.at, self.width)
         places: dict[Buffer, Place] = {}
         before: list[Stmt] = []
         behind: list[Stmt] = []
