@@ -65,12 +65,12 @@ def _split(group: Group, axis: Axis, by: int) -> Group:
     (stage,) = group.stages
     body = substitute(stage.body, {axis.var: outer.var * by + inner.var})
     assert isinstance(body, Stmt)
-    body = _Quotients(outer.var, inner.var, by).visit(body)
+    body = Quotients(outer.var, inner.var, by).visit(body)
     axes = [part for old in stage.axes for part in ((outer, inner) if old is axis else (old,))]
     return _of_body(group, stage, tuple(axes), body)
 
 
-class _Quotients(StmtExprMutator):
+class Quotients(StmtExprMutator):
     """Writes h for (h * by + d) // by, and d for its remainder."""
 
     def __init__(self, outer: Var, inner: Var, by: int) -> None:
@@ -84,7 +84,7 @@ class _Quotients(StmtExprMutator):
         return self.inner if self._is_cut(node) else self.visit_children(node)
 
     def _is_cut(self, node: FloorDiv | FloorMod) -> bool:
-        parts = _parts(node.a)
+        parts = sum_of_two(node.a)
         is_by = isinstance(node.b, IntImm) and node.b.value == self.by
         return is_by and parts == (self.outer, self.by, self.inner)
 
@@ -98,7 +98,7 @@ def _of_body(group: Group, stage: Stage, axes: tuple[Axis, ...], body: Stmt) -> 
 # ------------------------------------------------------------------ dimensions
 
 
-def _parts(index: PrimExpr) -> tuple[Var, int, Var] | None:
+def sum_of_two(index: PrimExpr) -> tuple[Var, int, Var] | None:
     """h, c and d of an index h * c + d."""
     match index:
         case Add(Mul(Var() as outer, IntImm() as by), Var() as inner):
@@ -115,7 +115,7 @@ def _with_split_dimensions(group: Group) -> Group:
     views: dict[Buffer, tuple[Buffer, int]] = {}
     for access in (store, *loads_in(stage.body)):
         for place, index in enumerate(access.indices):
-            parts = _parts(index)
+            parts = sum_of_two(index)
             size = access.buffer.shape[place]
             if parts is None or parts[1] < LEAST or not isinstance(size, IntImm):
                 continue
@@ -152,7 +152,7 @@ class _Cut(StmtExprMutator):
         if access.buffer not in self.views:
             return access
         view, place = self.views[access.buffer]
-        parts, width = _parts(access.indices[place]), view.shape[place + 1]
+        parts, width = sum_of_two(access.indices[place]), view.shape[place + 1]
         if parts is None or not is_const(width, parts[1]) or self.sizes.get(parts[2]) != parts[1]:
             self.misses = True
             return access
@@ -171,4 +171,4 @@ class _Cut(StmtExprMutator):
         return self._of_view(store)
 
 
-__all__ = ["with_split_axes"]
+__all__ = ["Quotients", "sum_of_two", "with_split_axes"]

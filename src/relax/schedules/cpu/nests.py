@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...target import Target
 from ...tir import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of
 from ...tir.statements import seq_of
+from ..cut_nests import divides, with_cut_axes
 from ..rule import ScheduleRule
 from ..split_axes import with_split_axes
 from ..stages import Group, group_of
@@ -45,6 +47,9 @@ class Nests(ScheduleRule):
         position = 0
         while position < len(statements):
             count, group = _group_from(statements[position:])
+            cut, cut_group = _cut_group_from(statements, position, allocated)
+            if cut > count:
+                count, group = cut, cut_group
             own = _intermediates(statements, position, count, allocated)
             written = None if group is None else _written(group, own, target)
             count = count if written is not None else 1
@@ -70,6 +75,26 @@ def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
         elif len(nests) > 1:
             break
     return best
+
+
+def _cut_group_from(
+    statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]
+) -> tuple[int, Group | None]:
+    """The longest group of several statements from a position on, with axes cut in two, and their number; or none."""
+    nests: list[Nest] = []
+    for statement in statements[position:]:
+        nest = nest_of(statement)
+        if nest is None or not all(map(_is_ordinary, _buffers(nest))):
+            break
+        nests.append(nest)
+    while len(nests) > 1 and any(nest.is_reduction for nest in nests) and divides(nests):
+        own = {buffer.data for buffer in _intermediates(statements, position, len(nests), allocated)}
+        cut = with_cut_axes(nests, own)
+        group = None if cut is None else group_of(cut[0])
+        if cut is not None and group is not None:
+            return len(nests), replace(group, views=cut[1])
+        nests.pop()
+    return 0, None
 
 
 def _buffers(nest: Nest) -> set[Buffer]:

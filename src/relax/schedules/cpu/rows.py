@@ -14,7 +14,7 @@
 Stages that go over the elements of a row and do not wait for each other's sums share one pass (`passes`). What one
 stage stores for the next is the result's own row where that is possible, else a row of its own. A reduction along
 memory keeps several vectors of partial results, which are combined at the end of the row (`lanes`). Where memory runs
-along the rows instead (a sum over the first axis), a strip of 256 rows is one vector loop, inside of the loop over
+along the rows instead (a sum over the first axis), a strip of 512 rows is one vector loop, inside of the loop over
 elements.
 
 One reduction of few rows is done in parts, which are combined by a second reduction. The parts depend on sizes alone,
@@ -43,6 +43,7 @@ from ..build import block, let
 from ..stages import Axis, Group, Stage, with_merged_axes
 from ..straight import Binding, bound
 from .elementwise import parallel_over, runs_along_memory, within
+from .first_extremes import across_rows, along_elements, first_extreme
 from .lanes import Lanes, nested
 from .passes import (
     Element,
@@ -58,7 +59,7 @@ from .passes import (
     without_invariants,
 )
 
-ROW_STRIP: Final = 256
+ROW_STRIP: Final = 512
 """Rows that run together where memory runs along the rows."""
 SHORT: Final = 16
 """A known number of elements that is not worth vectors of partial results if it is less."""
@@ -229,6 +230,9 @@ class Along(Rows):
         element, fixed = without_invariants(element, one, vector)
         if not element.updates:
             return self.spatial(one, element, vector, fixed)
+        extreme = first_extreme(element, one.elements)
+        if extreme is not None:
+            return along_elements(extreme, element, fixed, self.target)
         return Lanes(self.target, one, element, vector, fixed).loops()
 
     def plain(self, one: Pass, element: Element) -> Stmt:
@@ -254,7 +258,7 @@ class Across(Rows):
         super().__init__(group, own, target)
         self.vector = vector
         size = vector.size
-        self.width = size if size is not None and size <= 2 * ROW_STRIP else ROW_STRIP
+        self.width = size if size is not None and size <= ROW_STRIP else ROW_STRIP
         self.at = Var("lane", vector.var.dtype)
 
     def loops(self) -> Stmt:
@@ -288,6 +292,9 @@ class Across(Rows):
         if not one.elements:
             return block(self.each(block([*stage.starts, stage.body]), count, along) for stage in one.stages)
         element = element_of(self, passes, position)
+        extreme = first_extreme(element, one.elements) if along else None
+        if extreme is not None:
+            return across_rows(extreme, element, lambda body: self.each(body, count), self.at, self.width)
         places: dict[Buffer, Place] = {}
         before: list[Stmt] = []
         behind: list[Stmt] = []

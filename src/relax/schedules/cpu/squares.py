@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...ir import DataType
 from ...prim import Add, PrimExpr, Var, simplify
 from ...prim.intrin import floordiv, floormod
 from ...tir import Buffer, BufferLoad, BufferStore, ForKind, LetStmt, Shuffle, Stmt
@@ -45,6 +46,8 @@ def transposed_square(
 
     Loops are unrolled, so that the square is in registers.
     """
+    if DataType(dtype).bits == 8:
+        return _interleaved_square(size, load, store)
 
     def each(name: str, extent: int, body: Callable[[Var], Stmt]) -> Stmt:
         return loop(name, extent, body, ForKind.UNROLLED)
@@ -71,6 +74,22 @@ def transposed_square(
         ])  # fmt: skip
 
     return alloc("square", (size, size), dtype, "local", square)
+
+
+def _interleaved_square(
+    size: int, load: Callable[[PrimExpr], PrimExpr], store: Callable[[PrimExpr, PrimExpr], Stmt]
+) -> Stmt:
+    """The same for bytes: each round interleaves a row with the one half a square below, one instruction for each half.
+
+    Elements of row i and row i + size / 2 become neighbours; after the last round these are all rows of a column.
+    """
+    values, half = Values("r"), size // 2
+    rows = [values.of(load(int64(i))) for i in range(size)]
+    both = [lane for pair in zip(range(size), range(size, 2 * size), strict=True) for lane in pair]
+    for _ in range(size.bit_length() - 1):
+        pairs = [(rows[i], rows[i + half]) for i in range(half)]
+        rows = [values.of(Shuffle(pair, part)) for pair in pairs for part in (both[:size], both[size:])]
+    return values.around(block(store(int64(i), row) for i, row in enumerate(rows)))
 
 
 def turned(

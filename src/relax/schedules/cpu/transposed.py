@@ -36,6 +36,8 @@ from .words import declared
 
 SQUARES: Final = 4
 """Squares next to each other in the source that one thread takes at least."""
+SQUARES_OF_BYTES: Final = 2
+"""The same for bytes, of whose lines in the result each square stores a quarter: fewer are to stay in the cache."""
 
 
 def transposed(group: Group) -> Stmt | None:
@@ -93,7 +95,8 @@ class _Squares:
 
     def loops(self, others: Sequence[Axis]) -> Stmt:
         """All squares, those of some rows by one thread."""
-        height, dtype = self.size * SQUARES, self.row.var.dtype
+        squares = SQUARES_OF_BYTES if self.load.dtype.bits == 8 else SQUARES
+        height, dtype = self.size * squares, self.row.var.dtype
         blocks = Axis(Var("blocks", dtype), simplify(ceildiv(self.row.extent, height)))
 
         def rows(start: Var) -> Stmt:

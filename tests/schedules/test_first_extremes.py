@@ -1,0 +1,141 @@
+"""Reductions to the first greatest or least element: its place and value, along memory and across it."""
+
+from __future__ import annotations
+
+import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
+import numpy as np
+import pytest
+
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.prim import Select, const
+from relax.schedules import schedule
+from relax.schedules.cpu import Nests, first_extremes
+
+REDUCTIONS = {"argmax": topi.argmax, "argmin": topi.argmin}
+
+
+def func_of(name, dtype, axis):
+    """The reduction of a matrix of any size."""
+    x = te.placeholder((te.var("n", "int64"), te.var("m", "int64")), dtype, "X")
+    return te.create_prim_func([x, REDUCTIONS[name](x, axis=axis)])
+
+
+def is_recognised(func, target):
+    script = schedule(func, target, [Nests()]).script()
+    return " as best:" in script or " best = T.allocate" in script
+
+
+def runs(func, target, data, size):
+    """The results of the arranged function: interpreted, and compiled."""
+    arranged = schedule(func, target, [Nests()])
+    tir.verify_well_formed(arranged)
+    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
+    for run in (lambda *args: tir.interpret(arranged, *args, reverse_parallel=True), compiled):
+        result = np.full(size, 77, "int64")
+        run(data, result)
+        yield result
+
+
+def expected(name, data, axis):
+    """NumPy's answer; -1 where there is no element."""
+    if data.shape[axis] == 0:
+        return np.full(data.shape[1 - axis], -1)
+    return getattr(np, name)(data.astype("float64") if data.dtype.itemsize == 2 else data, axis=axis)
+
+
+SIZES = [(0, 3), (3, 0), (1, 1), (15, 17), (3, 65), (130, 3), (7, 530)]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_sizes(target, name, axis):
+    """Few different values: the first of equals."""
+    func = func_of(name, "float32", axis)
+    assert is_recognised(func, target)
+    for n, m in SIZES:
+        data = np.random.default_rng(0).integers(-2, 3, (n, m)).astype("float32")
+        for result in runs(func, target, data, data.shape[1 - axis]):
+            np.testing.assert_array_equal(result, expected(name, data, axis), f"{n} x {m}")
+
+
+@pytest.mark.parametrize(("name", "axis"), [("argmax", 0), ("argmin", 1)])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "uint8", "int64", "uint64"])
+def test_dtypes(target, dtype, name, axis):
+    func = func_of(name, dtype, axis)
+    assert is_recognised(func, target)
+    data = np.random.default_rng(0).integers(0, 100, (70, 90)).astype(dtype)
+    for result in runs(func, target, data, data.shape[1 - axis]):
+        np.testing.assert_array_equal(result, expected(name, data, axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_values_at_the_ends(target, name, axis):
+    """NaN counts more than all others, and the first one; infinities and the ends of integers are values like others."""
+    data = np.random.default_rng(0).standard_normal((40, 150)).astype("float32")
+    data[3, 20] = data[3, 90] = data[30, 20] = data[39, 149] = data[0, 0] = np.nan
+    data[5], data[6], data[7, 77], data[8, 78] = -np.inf, np.inf, np.inf, -np.inf
+    data[9, 10], data[9, 5], data[9, 60:] = 0.0, -0.0, -0.0
+    for array in (data if axis else np.ascontiguousarray(data.T),):
+        for result in runs(func_of(name, "float32", axis), target, array, 40):
+            np.testing.assert_array_equal(result, expected(name, array, axis))
+    for dtype in ("int8", "int64"):
+        ends = np.iinfo(dtype)
+        numbers = np.full((3, 40), ends.min if name == "argmax" else ends.max, dtype)
+        numbers[1, 30] = ends.max if name == "argmax" else ends.min
+        array = numbers if axis else np.ascontiguousarray(numbers.T)
+        for result in runs(func_of(name, dtype, axis), target, array, 3):
+            np.testing.assert_array_equal(result, [0, 30, 0])
+
+
+def test_places_beyond_a_piece(target, monkeypatch):
+    """Numbers of 32 bits are those within a piece."""
+    monkeypatch.setattr(first_extremes, "PIECE", 8)
+    for n in (0, 1, 7, 8, 9, 30):
+        data = np.random.default_rng(n).integers(0, 5, (n, 20)).astype("float32")
+        for result in runs(func_of("argmax", "float32", 0), target, data, 20):
+            np.testing.assert_array_equal(result, expected("argmax", data, 0))
+
+
+def selection(keep, index=lambda k: k, value=lambda v: v):
+    """The place of an element chosen by a condition on the one so far and the next."""
+
+    def combine(lhs, rhs):
+        chosen = keep(lhs, rhs)
+        return Select(chosen, lhs[0], rhs[0]), Select(chosen, lhs[1], rhs[1])
+
+    reducer = te.comm_reducer(combine, lambda i, v: (const(-1, i), const(-1e30, v)), "chosen")
+    x = te.placeholder((80, 90), "float32", "X")
+    k = te.reduce_axis((0, 90), "k")
+    pair = te.compute((80,), lambda i: reducer((index(k.var), value(x[i, k])), axis=k), "pair")
+    return te.create_prim_func([x, te.compute((80,), lambda i: pair[0][i], "Y")])
+
+
+def first(a, b):
+    return (a[1] > b[1]) | ((a[1].equal(b[1])) & (a[0] < b[0]))
+
+
+def last(a, b):
+    return (a[1] > b[1]) | ((a[1].equal(b[1])) & (a[0] > b[0]))
+
+
+def first_or_nan(a, b):
+    better = (a[1] > b[1]) | (te.isnan(a[1]) & ~te.isnan(b[1]))
+    return better | ((a[1].equal(b[1]) | te.isnan(a[1])) & (a[0] < b[0]))
+
+
+def test_what_is_computed_of_elements(target):
+    """Of a user's selection, by other conditions than those of argmax."""
+    func = selection(first_or_nan, value=lambda v: te.abs(v) * 2)
+    assert is_recognised(func, target)
+    data = np.random.default_rng(0).standard_normal((80, 90)).astype("float32")
+    data[3, 4] = np.nan
+    for result in runs(func, target, data, 80):
+        np.testing.assert_array_equal(result, np.abs(data).argmax(1))
+
+
+@pytest.mark.parametrize("func", [selection(last), selection(first), selection(first, lambda k: 89 - k)])
+def test_other_selections_stay_with_lanes(target, func):
+    """The last of equals; a condition that says nothing of NaN; numbers that fall."""
+    assert not is_recognised(func, target)
