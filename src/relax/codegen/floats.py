@@ -173,7 +173,7 @@ def _any_of_class(value: Val) -> Operand:
     """An i1: is any lane none of the floats that the instruction rounds?"""
     b, size = value.b, min(value.lanes, _LONGEST)
     part, mask = vector("float", size), vector("i1", size)
-    # Not the processor's own instruction for it, which not every text may have: see `worker`.
+    # In general terms: `worker` puts in the processor's own instruction, which not every text may have.
     function = b.module.intrinsic(f"llvm.is.fpclass.v{size}f32", mask, part, "i32 immarg")
     found: list[Operand] = []
     for start in range(0, value.lanes, size):

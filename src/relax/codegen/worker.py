@@ -80,7 +80,7 @@ def target_machine(machine: Machine) -> Any:
 
 def optimised(text: str, machine: Machine) -> Any:
     """The LLVM module of an IR text, verified and optimised. Raises RuntimeError if LLVM does not accept the text."""
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(_with_class_instruction(text, machine))
     module.verify()
     if as_written(text):
         return module
@@ -98,6 +98,44 @@ def optimised(text: str, machine: Machine) -> Any:
     else:
         passes.getModulePassManager().run(module, passes)
     return module
+
+
+def _with_class_instruction(text: str, machine: Machine) -> str:
+    """A text that asks vfpclassps for floats that are NaN or subnormal, where the machine has it.
+
+    Of its own general classes of floats LLVM 22 makes comparisons of integers, three or four instructions each.
+    """
+    lanes = {int(found[1]) for found in _RARE_CLASSES.finditer(text)}
+    if not lanes or not _has_classes(machine):
+        return text
+    declared = "".join(
+        f"declare <{n} x i1> {_class_function(n)}(<{n} x float>, i32)\n" for n in sorted(lanes)
+    )
+    called = _RARE_CLASSES.sub(lambda found: f"{_class_function(int(found[1]))}({found[2]}, i32 161)", text)
+    return f"{called}\n{declared}"
+
+
+_RARE_CLASSES = re.compile(r"@llvm\.is\.fpclass\.v(8|16)f32\(([^()]*), i32 147\)")
+"""A call of LLVM's general classes: NaN and subnormal numbers, which are 161 as vfpclassps counts."""
+
+
+def _class_function(lanes: int) -> str:
+    return f"@llvm.x86.avx512.fpclass.ps.{32 * lanes}"
+
+
+_LONG_TO_DOUBLE = """define <4 x double> @f(<4 x i64> %a) {
+  %r = sitofp <4 x i64> %a to <4 x double>
+  ret <4 x double> %r
+}"""
+
+
+@lru_cache(maxsize=8)
+def _has_classes(machine: Machine) -> bool:
+    """True if the machine has vfpclassps for vectors of all lengths: AVX512DQ and AVX512VL, as for vcvtqq2pd."""
+    if not machine.triple.startswith("x86_64"):
+        return False
+    module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_LONG_TO_DOUBLE}')
+    return re.search(r"vcvtqq2pd\s+%ymm", str(target_machine(machine).emit_assembly(module))) is not None
 
 
 def as_written(text: str) -> bool:

@@ -7,7 +7,7 @@
 
 The image of a channel fits into the first or second level of the cache, so that memory is read and written once. All
 taps are written out. A group may have several output channels (a channel multiplier). On machines whose vectors have
-masks, `depthwise_lines` has other loops, without a padded image.
+masks, `depthwise_lines` has other loops, without a padded image, and `depthwise_words` some of bfloat16.
 
 Refused: one group, groups of several input channels, more taps than registers make worth writing out (49), and what
 `convolution` refuses.
@@ -28,6 +28,7 @@ from ..build import block, int64, let, loop, scratch, spread, vector_load, vecto
 from ..contraction import size_of
 from ..rule import ScheduleRule
 from .depthwise_lines import LineWriter
+from .depthwise_words import words_writer
 from .operands import is_large_sum
 from .planes import Planes, Sizes, digits
 from .results import Results
@@ -62,10 +63,12 @@ class Depthwise(ScheduleRule):
             tile = tile_for(target, windows.out.buffer.dtype.bits)
             if tile.lanes == 1:
                 return None
-            by_lines = LineWriter(kernel, tile)
-            return (
-                by_lines.kernel() if has_masks(target) and by_lines.fits else _Writer(kernel, tile).kernel()
-            )
+            if not has_masks(target):
+                return _Writer(kernel, tile).kernel()
+            by_words, by_lines = words_writer(kernel, tile, target), LineWriter(kernel, tile)
+            if by_words is not None:
+                return by_words.kernel()
+            return by_lines.kernel() if by_lines.fits else _Writer(kernel, tile).kernel()
 
         return rewritten_kernels(func, rewrite, is_large_sum)
 

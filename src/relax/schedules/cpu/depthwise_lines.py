@@ -19,7 +19,7 @@ elements are shuffled out of vectors of neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -60,7 +60,7 @@ LONGEST_SHUFFLE: Final = 4
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """A line of the data that is added in a step."""
 
     outer: tuple[int, ...]
@@ -72,20 +72,20 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class _Load:
+class Load:
     """A vector of a line's elements, so many apart, at a distance from the first one that a vector of pixels meets."""
 
     distance: int
     step: int
 
     def lanes_from(self, start: PrimExpr, lanes: int) -> PrimExpr:
-        """The indices of its elements."""
+        """The indices of so many of its elements."""
         first = simplify(start + self.distance)
         return ramp(first, lanes) if self.step == 1 else Ramp(first, int64(self.step), lanes)
 
 
 @dataclass(frozen=True)
-class _Channel:
+class Channel:
     """Values that all tiles of an output channel share."""
 
     weights: Mapping[tuple[int, ...], PrimExpr]
@@ -96,9 +96,16 @@ class _Channel:
 class LineWriter:
     """Writes the loops of one convolution."""
 
+    parts = 1
+    """The vectors of the sums of a line that are in registers together."""
+
     def __init__(self, kernel: Kernel, tile: Tile) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
         self.dtype, self.lanes = str(self.windows.out.buffer.dtype), tile.lanes
+        self.loaded, self.elements = self.dtype, self.lanes
+        """The dtype of what a line of the data becomes as it is loaded, and the elements that a load takes."""
+        self.pixels = self.parts * self.lanes
+        """The pixels whose sums are in registers together."""
         self.sizes = Sizes()
         *self.outer, self.last = self.windows.axes
         self.taps = list(product(*(range(axis.taps) for axis in self.windows.axes)))
@@ -108,8 +115,8 @@ class LineWriter:
             dict.fromkeys(load for tap in range(self.last.taps) for load in self._loads_of(tap))
         )
         """The vectors of a line of the data that are loaded for a vector of pixels."""
-        self.vectors = self.sizes.named("vectors", ceildiv(self.last.size, self.lanes))
-        """The vectors of a line of the result."""
+        self.vectors = self.sizes.named("vectors", ceildiv(self.last.size, self.pixels))
+        """The steps in which a line of the result is computed."""
 
     @property
     def fits(self) -> bool:
@@ -144,25 +151,28 @@ class LineWriter:
 
     def _channel(self, image: list[PrimExpr], batch: list[PrimExpr], co: PrimExpr) -> Stmt:
         """The lines of an output channel; what depends on the channel alone has names: weights, if they are few."""
-        depth = [] if self.windows.depth is None else [const(0, "int64")]
-
-        def weight(tap: tuple[int, ...]) -> PrimExpr:
-            element = BufferLoad(self.windows.weight.buffer, (co, *depth, *map(int64, tap)))
-            return spread(element.astype(self.dtype), self.lanes)
-
-        weights = {tap: weight(tap) for tap in self.taps}
+        weights = self._weights(co)
         results, lets = self.results.of_channel([*batch, co])
-        if len(self.taps) <= MOST_WEIGHTS:
+        if len(weights) <= MOST_WEIGHTS:
             names = {tap: Var("w", value.dtype) for tap, value in weights.items()}
             lets = [*lets, *((names[tap], value) for tap, value in weights.items())]
             weights = {**names}
-        body = self._blocks(image, _Channel(weights, results), [*batch, co], [])
+        body = self._blocks(image, Channel(weights, results), [*batch, co], [])
         for name, value in reversed(lets):
             body = LetStmt(name, value, body)
         return body
 
+    def _weights(self, co: PrimExpr) -> dict[tuple[int, ...], PrimExpr]:
+        """Vectors of the weight of each tap of an output channel."""
+        return {tap: spread(self._weight(self.windows.weight.buffer, co, tap).astype(
+            self.dtype), self.lanes) for tap in self.taps}  # fmt: skip
+
+    def _weight(self, weights: Buffer, co: PrimExpr, tap: tuple[int, ...]) -> PrimExpr:
+        depth = [] if self.windows.depth is None else [const(0, "int64")]
+        return BufferLoad(weights, (co, *depth, *map(int64, tap)))
+
     def _blocks(
-        self, image: list[PrimExpr], channel: _Channel, place: list[PrimExpr], ys: list[PrimExpr]
+        self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr]
     ) -> Stmt:
         """The blocks of lines, for each place in the dimensions before the last two."""
         d = len(ys)
@@ -182,25 +192,27 @@ class LineWriter:
     # ------------------------------------------------------------------ a column
 
     def _column(
-        self, image: list[PrimExpr], channel: _Channel, place: list[PrimExpr], ys: list[PrimExpr],
+        self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr],
         begin: PrimExpr, count: PrimExpr, v: Var,
     ) -> Stmt:  # fmt: skip
         """One vector of pixels of each line of a block: so many lines, the first of which is `begin`."""
-        start = simplify(v * (self.lanes * self.last.stride) - self.last.before)
-        zero, end = Broadcast(const(0, "int64"), self.lanes), Broadcast(self.last.extent, self.lanes)
-        accesses: dict[_Load, tuple[PrimExpr, PrimExpr]] = {}
+        start, lanes = simplify(v * (self.pixels * self.last.stride) - self.last.before), self.elements
+        zero, end = Broadcast(const(0, "int64"), lanes), Broadcast(self.last.extent, lanes)
+        accesses: dict[Load, tuple[PrimExpr, PrimExpr]] = {}
         masks: list[tuple[Var, PrimExpr]] = []
         for load in self.loads:
-            at = load.lanes_from(start, self.lanes)
-            mask = Var("mask", f"boolx{self.lanes}")
+            at = load.lanes_from(start, lanes)
+            mask = Var("mask", f"boolx{lanes}")
             masks.append((mask, And(at >= zero, at < end)))
             accesses[load] = at, mask
 
         def step(acc: Buffer, line: list[PrimExpr], is_stored: PrimExpr | None) -> Stmt:
             added = [self._line(image, channel, acc, line, met, accesses) for met in self._met()]
-            stored = self._store(acc, channel, [*place, *line], v)
-            behind = [vector_load(acc, (q, 0), self.lanes) for q in range(1, self.pending + 1)]
-            moved = [vector_store(acc, (q, 0), value) for q, value in enumerate([*behind, self.zero])]
+            stored = self._store(acc, channel, [*place, *line], simplify(v * self.pixels))
+            moved: list[Stmt] = []
+            for part in range(0, self.pixels, self.lanes):
+                behind = [vector_load(acc, (q, part), self.lanes) for q in range(1, self.pending + 1)]
+                moved += [vector_store(acc, (q, part), value) for q, value in enumerate([*behind, self.zero])]
             return block([*added, stored if is_stored is None else IfThenElse(is_stored, stored), *moved])
 
         def steps(acc: Buffer) -> Stmt:
@@ -211,42 +223,43 @@ class LineWriter:
                     acc, [*ys, y], And(y >= begin, y < self.outer[-1].size))))  # fmt: skip
 
         def column(acc: Buffer) -> Stmt:
-            cleared = [vector_store(acc, (q, 0), self.zero) for q in range(self.pending + 1)]
+            cleared = [vector_store(acc, (q, part), self.zero)
+                       for q in range(self.pending + 1) for part in range(0, self.pixels, self.lanes)]  # fmt: skip
             return block([*cleared, steps(acc)])
 
-        result = alloc("acc", (self.pending + 1, self.lanes), self.dtype, "local", column)
+        result = alloc("acc", (self.pending + 1, self.pixels), self.dtype, "local", column)
         for name, value in reversed(masks):
             result = LetStmt(name, value, result)
         return result
 
-    def _met(self) -> list[_Line]:
+    def _met(self) -> list[Line]:
         """The lines of the data that are added in one step: those that no step before it has met."""
         if not self.outer:
-            return [_Line((), 0, ((0, 0),))]
+            return [Line((), 0, ((0, 0),))]
         axis = self.outer[-1]
         last = (axis.taps - 1) * axis.dilation
-        lines: list[_Line] = []
+        lines: list[Line] = []
         for outer in product(*(range(other.taps) for other in self.outer[:-1])):
             for distance in range(last - axis.stride + 1, last + 1):
                 steps = ((distance - tap * axis.dilation, tap) for tap in range(axis.taps))
                 uses = tuple((s // axis.stride, tap) for s, tap in steps if s >= 0 and s % axis.stride == 0)
-                lines += [_Line(outer, distance, uses)] if uses else []
+                lines += [Line(outer, distance, uses)] if uses else []
         return lines
 
     def _line(
-        self, image: list[PrimExpr], channel: _Channel, acc: Buffer, place: list[PrimExpr], met: _Line,
-        accesses: dict[_Load, tuple[PrimExpr, PrimExpr]],
+        self, image: list[PrimExpr], channel: Channel, acc: Buffer, place: list[PrimExpr], met: Line,
+        accesses: dict[Load, tuple[PrimExpr, PrimExpr]],
     ) -> Stmt:  # fmt: skip
         """Add what one line of the data gives to the lines from `place` on; it is 0 outside of the data."""
         lanes, ys = self.lanes, [Var("row", "int64") for _ in place]
 
         def loaded(xs: Buffer) -> Stmt:
-            wide = f"{self.dtype}x{lanes}"
-            inside = [vector_store(xs, (i, 0), BufferLoad(self.windows.data, (*image, *ys, at), mask).astype(wide))
+            inside = [vector_store(xs, (i, 0), self._load((*image, *ys, at), mask))
                       for i, (at, mask) in enumerate(accesses.values())]  # fmt: skip
             if not ys:
                 return block([*inside, added(xs)])
-            outside = [vector_store(xs, (i, 0), self.zero) for i in range(len(accesses))]
+            nothing = spread(const(0, self.loaded), lanes)
+            outside = [vector_store(xs, (i, 0), nothing) for i in range(len(accesses))]
             parts = [
                 part for y, axis in zip(ys, self.outer, strict=True) for part in (y >= 0, y < axis.extent)
             ]
@@ -254,16 +267,10 @@ class LineWriter:
 
         def added(xs: Buffer) -> Stmt:
             vectors = {load: vector_load(xs, (i, 0), lanes) for i, load in enumerate(accesses)}
-            stmts: list[Stmt] = []
-            for q, tap in met.uses:
-                taps = [(*met.outer, tap, j) if place else (j,) for j in range(self.last.taps)]
-                first, *others = ((channel.weights[at], self._element(at[-1], vectors)) for at in taps)
-                sums = reduce(lambda sums, factors: fma(*factors, sums), others, Mul(*first))
-                total = Add(vector_load(acc, (q, 0), lanes), sums)
-                stmts.append(vector_store(acc, (q, 0), total))
-            return block(stmts)
+            return block(self._added(channel, acc, q, (*met.outer, tap) if place else (), vectors)
+                         for q, tap in met.uses)  # fmt: skip
 
-        result = alloc("xs", (len(accesses), lanes), self.dtype, "local", loaded)
+        result = alloc("xs", (len(accesses), lanes), self.loaded, "local", loaded)
         distances = [
             *(tap * axis.dilation for tap, axis in zip(met.outer, self.outer, strict=False)),
             met.distance,
@@ -272,7 +279,20 @@ class LineWriter:
             result = LetStmt(y, simplify(at * axis.stride + distance - axis.before), result)
         return result
 
-    def _element(self, tap: int, vectors: Mapping[_Load, PrimExpr]) -> PrimExpr:
+    def _load(self, at: Sequence[PrimExpr], mask: PrimExpr) -> PrimExpr:
+        """Some elements of the data, as the sums take them."""
+        return BufferLoad(self.windows.data, tuple(at), mask).astype(f"{self.dtype}x{self.lanes}")
+
+    def _added(
+        self, channel: Channel, acc: Buffer, q: int, outer: tuple[int, ...], vectors: Mapping[Load, PrimExpr]
+    ) -> Stmt:
+        """Add the products of the taps of a line of weights to the sums of a line of the result."""
+        taps = [(*outer, j) for j in range(self.last.taps)]
+        first, *others = ((channel.weights[at], self._element(at[-1], vectors)) for at in taps)
+        sums = reduce(lambda sums, factors: fma(*factors, sums), others, Mul(*first))
+        return vector_store(acc, (q, 0), Add(vector_load(acc, (q, 0), self.lanes), sums))
+
+    def _element(self, tap: int, vectors: Mapping[Load, PrimExpr]) -> PrimExpr:
         """The elements that a tap of the last dimension meets on a line, of the vectors that were loaded."""
         parts = [vectors[load] for load in self._loads_of(tap)]
         if len(parts) == 1:
@@ -281,18 +301,18 @@ class LineWriter:
         phase = tap * self.last.dilation % stride
         return Shuffle(tuple(parts), [stride * lane + phase for lane in range(self.lanes)])
 
-    def _loads_of(self, tap: int) -> list[_Load]:
+    def _loads_of(self, tap: int) -> list[Load]:
         """The vectors in which the elements are that a tap of the last dimension meets."""
         distance, stride = tap * self.last.dilation, self.last.stride
         if stride == 1 or stride > LONGEST_SHUFFLE:
-            return [_Load(distance, stride)]
-        return [_Load(distance // stride * stride + part * self.lanes, 1) for part in range(stride)]
+            return [Load(distance, stride)]
+        return [Load(distance // stride * stride + part * self.lanes, 1) for part in range(stride)]
 
-    def _store(self, acc: Buffer, channel: _Channel, place: list[PrimExpr], v: Var) -> Stmt:
-        """Store the sums that are complete, those of pixels."""
+    def _store(self, acc: Buffer, channel: Channel, place: list[PrimExpr], first: PrimExpr) -> Stmt:
+        """Store the sums that are complete, those of the pixels from `first` on that there are."""
 
         def one(lane: Var) -> Stmt:
-            x = simplify(v * self.lanes) + lane
+            x = first + lane
             return let("total", BufferLoad(acc, (int64(0), lane)), lambda total: IfThenElse(
                 x < self.last.size, channel.results.put([*place, x], total)))  # fmt: skip
 
@@ -303,4 +323,4 @@ class LineWriter:
         return spread(const(0, self.dtype), self.lanes)
 
 
-__all__ = ["LineWriter"]
+__all__ = ["Channel", "LineWriter", "Load"]

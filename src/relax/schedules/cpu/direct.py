@@ -45,6 +45,8 @@ class Direct:
 
     def __init__(self, kernel: Kernel, tile: Tile, cache: int) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
+        self.of_block = self.results
+        """The results of the block of channels that is being written."""
         windows = self.windows
         self.dtype, self.lanes = str(windows.out.buffer.dtype), tile.lanes
         self.sizes = Sizes()
@@ -101,7 +103,8 @@ class Direct:
         end = self.panels - 1
         last = simplify(self.windows.channels - 1)
         first = simplify(io * self.height)
-        exact = is_const(simplify(floormod(self.windows.channels, self.height)), 0)
+        channels, groups = self.windows.channels, self.windows.groups
+        exact = is_const(simplify(floormod(channels, self.height)), 0)
 
         def channel(p: PrimExpr) -> PrimExpr:
             row = first + p if exact else minimum(first + p, last)
@@ -111,7 +114,14 @@ class Direct:
             base = simplify(minimum(start + jo, end) * self.width)
             return let("base", base, lambda base: self._panel(plane, batch, g, channel, base))
 
-        return loop("jo", count, panel)
+        def panels(results: Results) -> Stmt:
+            self.of_block = results
+            return loop("jo", count, panel)
+
+        if not isinstance(channels, IntImm) or not (exact or groups == 1):
+            return panels(self.results)
+        block_start = simplify(g * channels + first)
+        return self.results.of_block(block_start, self.height, channels.value * groups, panels)
 
     def _panel(
         self,
@@ -246,12 +256,21 @@ class Direct:
         self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], ys: Sequence[PrimExpr],
         start: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """Store the pixels of one line: element `c` of a panel is pixel `start + c`, if there is such a pixel."""
+        """Store the pixels of one line: element `c` of a panel is pixel `start + c`, if there is such a pixel.
+
+        Vectors inside of the line need no masks, which would be made anew for each row.
+        """
         lanes, size = self.lanes, self.windows.axes[-1].size
 
         def rows(begin: Var, c: Var) -> Stmt:
-            return loop("p", self.height, lambda p: let("co", channel(p), lambda co: self.results.vector(
-                [*batch, co, *ys], begin + c, lanes, lambda lane: BufferLoad(tile, (p, c + lane)))))  # fmt: skip
+            first = begin + c
+
+            def each(is_whole: bool) -> Stmt:
+                return loop("p", self.height, lambda p: let("co", channel(p), lambda co: self.of_block.of_lane(p).vector(
+                    [*batch, co, *ys], first, lanes, lambda lane: BufferLoad(tile, (p, c + lane)),
+                    is_whole=is_whole)))  # fmt: skip
+
+            return IfThenElse(And(first >= 0, first + lanes <= size), each(True), each(False))
 
         return let("begin", start, lambda begin: vectors_of_line(
             begin, size, lanes, self.vectors, lambda c: rows(begin, c)))  # fmt: skip

@@ -112,11 +112,15 @@ class Results:
         lanes: int,
         element: Callable[[Var], PrimExpr],
         end: PrimExpr | None = None,
+        is_whole: bool = False,
     ) -> Stmt:
-        """Store the pixels along the last axis from `first` on that are pixels.
+        """Store the pixels along the last axis from `first` on that are pixels: all of them, if the vector is whole.
 
         `element` has the sum of each lane. With `end`, only those before it.
         """
+        if is_whole:
+            return loop("lane", lanes, lambda lane: self.put(
+                (*leading, first + lane), element(lane)), ForKind.VECTORIZED)  # fmt: skip
         size = self.windows.axes[-1].size
         return self._pixels(lambda x: (*leading, x), size, first, lanes, element, end)
 

@@ -102,7 +102,7 @@ def batch_norm(
     """(x - mean) / √(variance + ε) · γ + β per channel (Ioffe & Szegedy 2015), and the moving statistics.
 
     Statistics are the moving ones; in training those of the batch, and the moving
-    ones are returned advanced by `momentum`.
+    ones are returned advanced by `momentum`. The factor γ / √(variance + ε) is computed once for a channel.
     """
     axis = normalize_axis(axis, x.ndim)
     wide = accumulator_dtype(x.dtype)
@@ -125,10 +125,10 @@ def batch_norm(
 
     def formula(*i: Any) -> Any:
         c = i[axis]
-        value = (x(*i).astype(wide) - mean(c).astype(wide)) * _inverse_root(
-            variance(c).astype(wide) + epsilon
-        )
-        return _scaled(value, gamma, beta, [c], center, scale).astype(x.dtype)
+        factor = _inverse_root(variance(c).astype(wide) + epsilon)
+        factor = factor * gamma(c).astype(wide) if scale else factor
+        value = (x(*i).astype(wide) - mean(c).astype(wide)) * factor
+        return (value + beta(c).astype(wide) if center else value).astype(x.dtype)
 
     return te.compute(x.shape, formula, "batch_norm"), new_mean, new_var
 
