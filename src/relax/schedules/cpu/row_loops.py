@@ -390,13 +390,14 @@ class RowLoops:
         products = self._groups(self.blocks, self.outputs, lambda start, pieces, group: loop(
             "r", band.lines, lambda r: tiles(start, pieces, group, r)))  # fmt: skip
         lines = loop("r", band.lines, lambda r: let("y", simplify(band.first + r), lambda y: IfThenElse(
-            y < self.height, loop("block", self.blocks, lambda o: self._stored(band.image, r, y, o, sums)))))  # fmt: skip
+            y < self.chain.project.windows.axes[0].size, loop("block", self.blocks, lambda o: self._stored(band.image, r, y, o, sums)))))  # fmt: skip
         return block([products, lines])
 
     def _stored(self, image: list[PrimExpr], r: Var, y: Var, o: Var, sums: Buffer) -> Stmt:
         """Store a line of a block of channels."""
         lanes, finish = self.lanes, self.chain.project.finish
         indices = self.chain.project.windows.out.indices
+        width = simplify(self.chain.project.windows.axes[1].size)
         whole = self.outputs % lanes == 0
         channels = int64(lanes) if whole else simplify(minimum(int64(lanes), self.outputs - o * lanes))
 
@@ -408,8 +409,11 @@ class RowLoops:
             return BufferStore(finish.store.buffer, value, place)
 
         def channel(turned: Buffer, v: Var, p: Var, co: Var) -> Stmt:
-            return loop("lane", lanes, lambda lane: let("x", v * lanes + lane, lambda x: IfThenElse(
-                x < self.width, element(co, x, BufferLoad(turned, (p, lane))))), ForKind.VECTORIZED)  # fmt: skip
+            def one(lane: Var) -> Stmt:
+                x = v * lanes + lane
+                return IfThenElse(x < width, element(co, x, BufferLoad(turned, (p, lane))))
+
+            return loop("lane", lanes, one, ForKind.VECTORIZED)
 
         def square(turned: Buffer, part: Buffer, v: Var) -> Stmt:
             return block([
