@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ...prim import Add, And, IntImm, LT, Mul, PrimExpr, Select, Var, const, simplify
+from ...prim import LT, Add, And, IntImm, Mul, PrimExpr, Select, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -32,12 +32,12 @@ from .tiling import even_pieces
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-BAND: Final = 56
-"""The pixels of a band: weights of a tile come from the second-level cache for so many of them."""
-SEAM: Final = 3
-"""The least lines of a chunk; at a seam of two chunks, lines are expanded twice."""
 LONG: Final = 28
-"""The lines of a chunk beside which those at a seam are few."""
+"""The lines of a chunk beside which the lines at a seam, which are expanded twice, are few."""
+SHARE: Final = 28
+"""The least pixels of a task of the projection, so that weights are read for more than a few of them."""
+BYTES: Final = 4
+"""The bytes of a number."""
 PIXELS: Final = 7
 """The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
 LEAST: Final = 4
@@ -72,16 +72,19 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Band:
-    """Lines of the result that are computed together."""
+    """Lines of a chunk of the result that are computed together."""
 
     image: list[PrimExpr]
+    chunk: PrimExpr
     first: PrimExpr
     """The first line."""
     lines: PrimExpr
     fresh: PrimExpr
-    """The first line that the ring does not have yet."""
+    """The first line of the data, with the padding, that the bands before have not met."""
     count: PrimExpr
-    """The lines that it does not have yet."""
+    """The lines of the data that they have not met."""
+    begins: PrimExpr
+    """True for the first band of the chunk."""
 
 
 class RowLoops:
@@ -114,6 +117,7 @@ class RowLoops:
             name(n, axis.extent)
             for n, axis in zip(("rows", "columns"), chain.expand.windows.axes, strict=True)
         )
+        self.extents = tuple(simplify(axis.extent) for axis in chain.expand.windows.axes)
         self.pixels = self._pixels(target.machine.vector_registers)
         """The pixels of a tile."""
         before, after = self.along.before, self.along.taps - 1
@@ -126,12 +130,28 @@ class RowLoops:
         """The pixels of a line of the ring."""
         self.staged = name("staged", ceildiv(self.tiles * self.pixels, lanes) * lanes)
         """The pixels of a line whose sums are staged, in whole squares."""
-        self.band = name(
-            "band",
-            maximum(minimum(floordiv(int64(BAND), maximum(self.width, int64(1))), self.height), int64(1)),
-        )
-        self.slots = name("slots", (self.band - 1) * self.down.stride + self.down.taps)
-        """The lines of the ring."""
+        self.groups = even_pieces(self.vectors, -(-self.vectors // self.wide))
+        """The groups of vectors between the convolutions: what a task computes, from expansion to depthwise sums."""
+        self.number = sum(_number(segment.count) for segment in self.groups)
+        self.group_pitch = (max(segment.size for segment in self.groups) | 1) * lanes
+        """The elements from one pixel of the ring to the next."""
+        is_even = self.number % self.cores == 0 or self.number >= 4 * self.cores
+        self.chunks: PrimExpr = int64(1)
+        if not is_even:
+            most = minimum(floordiv(self.height, LONG), int64(self.cores))
+            self.chunks = name("chunks", maximum(most, int64(1)))
+        """The chunks of an image: one, unless there are too few groups for all cores."""
+        self.share = name("share", ceildiv(self.height, self.chunks))
+        """The lines of a chunk."""
+        line = self.tiles * (self.pixels * self.pitch * BYTES)
+        held = floordiv(int64(target.machine.caches.l2 // 4), maximum(line * self.chunks, int64(1)))
+        self.band = name("band", maximum(minimum(held, self.share), int64(1)))
+        """The lines of a band of a chunk: a quarter of the second-level cache holds their depthwise sums."""
+        self.met = name("met", (self.band - 1) * self.down.stride + self.down.taps)
+        """The most lines of the data that are new in a band."""
+        self.together = name("together", minimum(
+            ceildiv(int64(SHARE), maximum(self.width, int64(1))), self.band))  # fmt: skip
+        """The lines that are projected together."""
 
     def packings(self) -> tuple[WeightBlocks, TapVectors, WeightBlocks]:
         """The orders of the three weights."""
@@ -160,136 +180,181 @@ class RowLoops:
     # ------------------------------------------------------------------ tasks
 
     def loops(self, expand: Buffer, depthwise: Buffer, project: Buffer) -> Stmt:
-        """All tasks, with weights in the orders of `packings`."""
-        batch = self.chain.expand.windows.batch
-        images = [(f"n{d}", size_of(v)) for d, v in enumerate(batch)]
+        """All images, with weights in the orders of `packings`."""
+        images = [(f"n{d}", size_of(v)) for d, v in enumerate(self.chain.expand.windows.batch)]
         number: PrimExpr = const(1, "int64")
         for _, size in images:
             number = number * size
-        chunks = self.sizes.named("chunks", self._chunks(number))
-        share = self.sizes.named("share", ceildiv(self.height, chunks))
-
-        def task(at: list[PrimExpr]) -> Stmt:
-            *image, chunk = at
-            first = simplify(minimum(chunk * share, self.height))
-            return named("first", first, lambda first: named(
-                "end", simplify(minimum(first + share, self.height)), lambda end: self._task(
-                    image, first, end, (expand, depthwise, project))))  # fmt: skip
-
-        tasks = loop("task", simplify(number * chunks), lambda flat: digits(
-            flat, [*images, ("chunk", chunks)], task), ForKind.PARALLEL)  # fmt: skip
-        for link in self.links:
-            for table in self.tables[link.finish].values():
-                tasks = AllocBuffer(table.buffer, block([table.filled(link.channels, self.lanes), tasks]))
-        return self.sizes.around(tasks)
-
-    def _chunks(self, images: PrimExpr) -> PrimExpr:
-        """The chunks of an image: enough for all cores, if they have some lines each; more if they have many."""
-        if self.cores == 1:
-            return int64(1)
-        images = maximum(images, int64(1))
-        each = minimum(ceildiv(int64(self.cores), images), floordiv(self.height, SEAM))
-        more = minimum(ceildiv(int64(2 * self.cores), images), floordiv(self.height, LONG))
-        return simplify(maximum(maximum(each, more), int64(1)))
-
-    def _task(
-        self, image: list[PrimExpr], first: PrimExpr, end: PrimExpr, weights: tuple[Buffer, Buffer, Buffer]
-    ) -> Stmt:
-        """The lines of a chunk, by bands."""
-        expand, depthwise, project = weights
         buffers = {
-            "panel": self.slots * (self.inputs * self.panel_width),
-            "ring": self.slots * (self.line * self.pitch),
-            "middle": self.band * (self.tiles * (self.pixels * self.pitch)),
-            "sums": self.band * (self.staged * (self.blocks * self.lanes)),
+            "panel": self.chunks * (self.met * (self.inputs * self.panel_width)),
+            "ring": self.chunks * (self.line * (self.number * self.down.taps * self.group_pitch)),
+            "middle": self.chunks * (self.band * (self.tiles * (self.pixels * self.pitch))),
         }
 
-        def bands(panel: Buffer, ring: Buffer, middle: Buffer, sums: Buffer) -> Stmt:
-            def band(b: Var) -> Stmt:
-                return named("line", simplify(first + b * self.band), lambda line: named(
-                    "lines", simplify(minimum(self.band, end - line)), lambda lines: self._fresh(
-                        image, b, line, lines, lambda band: block([
-                            self._expanded(band, expand, panel, ring),
-                            self._depthwise(band, depthwise, ring, middle),
-                            self._projected(band, project, middle, sums)]))))  # fmt: skip
+        def whole(panel: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
+            def band(image: list[PrimExpr], b: Var) -> Stmt:
+                return block([
+                    loop("chunk", self.chunks, lambda chunk: self._band(
+                        image, b, chunk, lambda band: self._copied(band, panel))),
+                    self._tasks(image, b, "group", int64(self.number), lambda band, group: self._lines(
+                        band, group, expand, depthwise, (panel, ring, middle))),
+                    self._tasks(image, b, "part", simplify(ceildiv(self.band, self.together)), lambda band, part: (
+                        self._projected(band, part, project, middle)))])  # fmt: skip
 
-            return loop("b", simplify(ceildiv(end - first, self.band)), band)
+            bands = simplify(ceildiv(self.share, self.band))
+            return loop("image", simplify(number), lambda flat: digits(
+                flat, images, lambda image: loop("b", bands, lambda b: band(image, b))))  # fmt: skip
 
         def allocated(names: list[str], done: list[Buffer]) -> Stmt:
             if not names:
-                return bands(*done)
+                return whole(*done)
             return scratch(names[0], (simplify(buffers[names[0]]),), DTYPE, lambda buffer: allocated(
                 names[1:], [*done, buffer]))  # fmt: skip
 
-        return allocated(list(buffers), [])
+        result = allocated(list(buffers), [])
+        for link in self.links:
+            for table in self.tables[link.finish].values():
+                result = AllocBuffer(table.buffer, block([table.filled(link.channels, self.lanes), result]))
+        return self.sizes.around(result)
 
-    def _fresh(
-        self, image: list[PrimExpr], b: Var, line: PrimExpr, lines: PrimExpr, body: Callable[[_Band], Stmt]
+    def _tasks(
+        self,
+        image: list[PrimExpr],
+        b: Var,
+        name: str,
+        count: PrimExpr,
+        body: Callable[[_Band, PrimExpr], Stmt],
     ) -> Stmt:
-        """`body` of a band: the ring has lines of the bands of the chunk before it."""
+        """The parallel loop over the parts of a band of each chunk."""
+        return loop("task", simplify(self.chunks * count), lambda flat: digits(
+            flat, [("chunk", self.chunks), (name, count)], lambda at: self._band(
+                image, b, at[0], lambda band: body(band, at[1]))), ForKind.PARALLEL)  # fmt: skip
+
+    def _band(self, image: list[PrimExpr], b: Var, chunk: PrimExpr, body: Callable[[_Band], Stmt]) -> Stmt:
+        """`body` of a band of a chunk."""
         stride, taps = self.down.stride, self.down.taps
-        start = Select(b < 1, line * stride, (line - 1) * stride + taps)
-        end = (line + lines - 1) * stride + taps
-        return named("fresh", start, lambda fresh: named("count", simplify(minimum(end - fresh, self.slots)), lambda count: body(
-            _Band(image, line, lines, fresh, count))))  # fmt: skip
+        begins = b < 1
 
-    # ------------------------------------------------------------------ expansion
+        def with_lines(line: PrimExpr, lines: PrimExpr) -> Stmt:
+            fresh = simplify(Select(begins, line * stride, (line - 1) * stride + taps))
+            count = Select(begins, (lines - 1) * stride + taps, lines * stride)
+            return named("fresh", fresh, lambda fresh: named("count", Select(lines > 0, count, int64(0)), lambda count: body(
+                _Band(image, chunk, line, lines, fresh, count, begins))))  # fmt: skip
 
-    def _expanded(self, band: _Band, weights: Buffer, panel: Buffer, ring: Buffer) -> Stmt:
-        """Put the lines that a band needs into the ring."""
-        link, lanes = self.chain.expand, self.lanes
+        end = minimum(chunk * self.share + self.share, self.height)
+        return named("line", simplify(chunk * self.share + b * self.band), lambda line: named("lines", simplify(maximum(
+            minimum(self.band, end - line), int64(0))), lambda lines: with_lines(line, lines)))  # fmt: skip
 
-        def each(
-            body: Callable[[Var, PrimExpr, PrimExpr], Stmt], outside: Callable[[PrimExpr], Stmt] | None
-        ) -> Stmt:
-            """A statement for each line, told its number, its place and its slot, and one for those outside."""
+    def _copied(self, band: _Band, panel: Buffer) -> Stmt:
+        """Copy the new lines of the data, with zeros behind each."""
 
-            def line(i: Var) -> Stmt:
-                q = band.fresh + i
-                return let("y", simplify(q - self.down.before), lambda y: named(
-                    "slot", floormod(q, self.slots), lambda slot: IfThenElse(
-                        And(y >= 0, y < self.data_height), body(i, y, slot),
-                        None if outside is None else outside(slot))))  # fmt: skip
+        def line(i: Var) -> Stmt:
+            place = (band.chunk * self.met + i) * (self.inputs * self.panel_width)
+            return let("y", simplify(band.fresh + i - self.down.before), lambda y: IfThenElse(
+                And(y >= 0, y < self.extents[0]), self._copied_line(band.image, y, place, panel)))  # fmt: skip
 
-            return loop("i", band.count, line)
+        return loop("i", band.count, line)
 
-        def tiles(start: int, pieces: Sequence[_Piece], group: PrimExpr, i: Var, slot: PrimExpr) -> Stmt:
-            columns = simplify((group * len(pieces) + start) * lanes)
-
-            def tile(t: Var) -> Stmt:
-                place = (slot * self.line + self.along.before + t * self.pixels) * self.pitch + columns
-                return part_of(panel, i * (self.inputs * self.panel_width) + t * self.pixels, (self.inputs, self.pixels), (
-                    self.panel_width, 1), lambda data: part_of(ring, place, (self.pixels, len(pieces) * lanes), (
-                        self.pitch, 1), lambda out: self._product(
-                            pieces, self.inputs, lambda p, k: BufferLoad(data, (k, p)),
-                            lambda k, piece: self._weights(weights, start, pieces, group, k, piece),
-                            lambda acc: self._changed(link.finish, acc, pieces, columns, out))))  # fmt: skip
-
-            return loop("t", self.data_tiles, tile)
-
-        return block([
-            each(lambda i, y, slot: self._copied(band.image, y, i, panel), None),
-            self._groups(self.vectors, self.middle, lambda start, pieces, group: each(
-                lambda i, y, slot: tiles(start, pieces, group, i, slot), None)),
-            each(lambda i, y, slot: self._beside(ring, slot), lambda slot: self._zeros(ring, slot, int64(0), self.line)),
-        ])  # fmt: skip
-
-    def _copied(self, image: list[PrimExpr], y: PrimExpr, i: Var, panel: Buffer) -> Stmt:
-        """Copy a line of the data, with zeros behind it."""
+    def _copied_line(self, image: list[PrimExpr], y: PrimExpr, place: PrimExpr, panel: Buffer) -> Stmt:
         lanes, data = self.lanes, self.chain.expand.windows.data
         vectors = simplify(floordiv(self.panel_width, lanes))
 
         def vector(part: Buffer, k: Var, v: Var) -> Stmt:
-            mask = LT(ramp(v * lanes, lanes), spread(self.data_width, lanes))
+            mask = LT(ramp(v * lanes, lanes), spread(self.extents[1], lanes))
             return vector_store(part, (k, 0), vector_load(data, (*image, k, y, v * lanes), lanes, mask))
 
         return loop("v", vectors, lambda v: part_of(
-            panel, i * (self.inputs * self.panel_width) + v * lanes, (self.inputs, lanes), (self.panel_width, 1),
+            panel, place + v * lanes, (self.inputs, lanes), (self.panel_width, 1),
             lambda part: loop("k", self.inputs, lambda k: vector(part, k, v))))  # fmt: skip
+
+    # ------------------------------------------------------------------ expansion and depthwise sums
+
+    def _lines(
+        self,
+        band: _Band,
+        group: PrimExpr,
+        expand: Buffer,
+        depthwise: Buffer,
+        buffers: tuple[Buffer, Buffer, Buffer],
+    ) -> Stmt:
+        """The lines of a band, of a group of channels: the new lines of the data for each, and its sums."""
+        panel, ring, middle = buffers
+        stride, taps = self.down.stride, self.down.taps
+        slots = simplify((band.chunk * self.number + group) * taps)
+
+        def line(r: Var, first: PrimExpr, size: PrimExpr) -> Stmt:
+            start = simplify((band.first + r) * stride)
+            begins = And(band.begins, r < 1)
+            new = Select(begins, start, start + (taps - stride))
+            return named("new", new, lambda new: block([
+                loop("i", simplify(start + taps - new), lambda i: named("q", new + i, lambda q: self._expanded(
+                    band, group, q, slots, expand, (panel, ring)))),
+                self._depthwise(band, r, (first, size), slots, depthwise, (ring, middle))]))  # fmt: skip
+
+        return self._of_group(
+            group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
+        )
+
+    def _of_group(self, group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        """`body` of the first vector of a group, and of its number of vectors."""
+        if len(self.groups) == 1:
+            size = self.groups[0].size
+            return body(simplify(group * size), int64(size))
+        large, small = self.groups
+        is_large = group < large.count
+        size = Select(is_large, int64(large.size), int64(small.size))
+        first = group * small.size + minimum(group, large.count)
+        return named(
+            "first", simplify(first), lambda first: named("size", size, lambda size: body(first, size))
+        )
+
+    def _expanded(
+        self,
+        band: _Band,
+        group: PrimExpr,
+        q: PrimExpr,
+        slots: PrimExpr,
+        weights: Buffer,
+        buffers: tuple[Buffer, Buffer],
+    ) -> Stmt:
+        """Put a line, `q` with the padding, of a group of channels into the ring."""
+        panel, ring = buffers
+        finish, lanes = self.chain.expand.finish, self.lanes
+
+        def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
+            source = (band.chunk * self.met + q - band.fresh) * (self.inputs * self.panel_width)
+
+            def sums(data: Buffer, out: Buffer) -> Stmt:
+                return self._product(
+                    pieces, self.inputs, lambda p, k: BufferLoad(data, (k, p)), (weights, first),
+                    lambda acc: self._changed(finish, acc, pieces, simplify(first * lanes), out))  # fmt: skip
+
+            def tile(t: Var) -> Stmt:
+                place = (slot * self.line + self.along.before + t * self.pixels) * self.group_pitch
+                shape, strides = (self.pixels, len(pieces) * lanes), (self.group_pitch, 1)
+                return part_of(
+                    panel, source + t * self.pixels, (self.inputs, self.pixels), (self.panel_width, 1),
+                    lambda data: part_of(ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
+
+            return loop("t", self.data_tiles, tile)
+
+        def inside(slot: PrimExpr) -> Stmt:
+            large = self.groups[0]
+            bodies = [tiles(slot, simplify(group * large.size), self._pieces(large.size, self.middle))]
+            if len(self.groups) > 1:
+                small = self.groups[1]
+                first = simplify(group * small.size + large.count)
+                bodies.append(tiles(slot, first, self._pieces(small.size, self.middle)))
+            chosen = bodies[0] if len(bodies) == 1 else IfThenElse(group < large.count, *bodies)
+            return block([chosen, self._beside(ring, slot)])
+
+        return named("slot", simplify(slots + floormod(q, self.down.taps)), lambda slot: let(
+            "y", simplify(q - self.down.before), lambda y: IfThenElse(
+                And(y >= 0, y < self.extents[0]), inside(slot), self._zeros(ring, slot, int64(0), self.line))))  # fmt: skip
 
     def _beside(self, ring: Buffer, slot: PrimExpr) -> Stmt:
         """Zeros before and behind a line of the ring."""
-        behind = self.data_width + self.along.before
+        behind = self.extents[1] + self.along.before
         return block(
             [
                 self._zeros(ring, slot, int64(0), int64(self.along.before)),
@@ -301,47 +366,39 @@ class RowLoops:
         """Zeros in some pixels of a line of the ring."""
         lanes = self.lanes
         return loop("x", count, lambda x: part_of(
-            ring, (slot * self.line + first + x) * self.pitch, (self.pitch,), (1,), lambda part: loop(
-                "v", self.vectors, lambda v: vector_store(part, (v * lanes,), self.zero))))  # fmt: skip
+            ring, (slot * self.line + first + x) * self.group_pitch, (self.group_pitch,), (1,), lambda part: loop(
+                "v", self.group_pitch // lanes, lambda v: vector_store(part, (v * lanes,), self.zero))))  # fmt: skip
 
-    # ------------------------------------------------------------------ depthwise
-
-    def _depthwise(self, band: _Band, weights: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
-        """The depthwise sums of the lines of a band."""
-        taps, stride, lanes = self.down.taps, self.down.stride, self.lanes
+    def _depthwise(
+        self, band: _Band, r: Var, group: tuple[PrimExpr, PrimExpr], slots: PrimExpr, weights: Buffer,
+        buffers: tuple[Buffer, Buffer],
+    ) -> Stmt:  # fmt: skip
+        """The depthwise sums of a line of a group: so many vectors of channels from the first one on."""
+        taps, lanes, (ring, middle), (first, size) = self.down.taps, self.lanes, buffers, group
         reach = (self.pixels - 1) * self.along.stride + self.along.taps
+        start = simplify((band.first + r) * self.down.stride)
+        line = simplify((band.chunk * self.band + r) * self.tiles)
 
-        def line(r: Var) -> Stmt:
-            q = simplify((band.first + r) * stride)
-            return self._slots(q, list(range(taps)), [], lambda slots: loop(
-                "c", self.vectors, lambda c: loop("t", self.tiles, lambda t: tile(r, slots, c, t))))  # fmt: skip
+        def tile(places: Sequence[PrimExpr], v: Var, t: Var, parts: list[Buffer]) -> Stmt:
+            if len(parts) < taps:
+                place = (
+                    places[len(parts)] * self.line + t * (self.pixels * self.along.stride)
+                ) * self.group_pitch
+                return part_of(ring, place + v * lanes, (reach, lanes), (self.group_pitch, 1), lambda part: tile(
+                    places, v, t, [*parts, part]))  # fmt: skip
+            place = (line + t) * (self.pixels * self.pitch) + (first + v) * lanes
+            return part_of(middle, place, (self.pixels, lanes), (self.pitch, 1), lambda out: (
+                self._windows(weights, parts, simplify(first + v), out)))  # fmt: skip
 
-        def tile(r: Var, slots: Sequence[PrimExpr], c: Var, t: Var) -> Stmt:
-            def lines(parts: list[Buffer]) -> Stmt:
-                if len(parts) < taps:
-                    place = (
-                        slots[len(parts)] * self.line + t * (self.pixels * self.along.stride)
-                    ) * self.pitch
-                    return part_of(ring, place + c * lanes, (reach, lanes), (self.pitch, 1), lambda part: lines(
-                        [*parts, part]))  # fmt: skip
-                place = (r * (self.tiles * self.pixels) + t * self.pixels) * self.pitch
-                return part_of(middle, place + c * lanes, (self.pixels, lanes), (self.pitch, 1), lambda out: (
-                    self._windows(weights, parts, c, out)))  # fmt: skip
+        def met(places: list[PrimExpr]) -> Stmt:
+            if len(places) < taps:
+                place = simplify(slots + floormod(start + len(places), taps))
+                return named("slot", place, lambda slot: met([*places, slot]))
+            return loop("v", size, lambda v: loop("t", self.tiles, lambda t: tile(places, v, t, [])))
 
-            return lines([])
+        return met([])
 
-        return loop("r", band.lines, line)
-
-    def _slots(
-        self, q: PrimExpr, taps: Sequence[int], slots: list[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]
-    ) -> Stmt:
-        """`body` of the slots of the lines that taps of a window meet."""
-        if len(slots) == len(taps):
-            return body(slots)
-        return named("slot", floormod(q + taps[len(slots)], self.slots), lambda slot: self._slots(
-            q, taps, [*slots, slot], body))  # fmt: skip
-
-    def _windows(self, weights: Buffer, parts: Sequence[Buffer], c: Var, out: Buffer) -> Stmt:
+    def _windows(self, weights: Buffer, parts: Sequence[Buffer], c: PrimExpr, out: Buffer) -> Stmt:
         """The sums of a tile over all taps, of a vector of channels."""
         lanes, along = self.lanes, self.along
 
@@ -365,20 +422,26 @@ class RowLoops:
 
     # ------------------------------------------------------------------ projection
 
-    def _projected(self, band: _Band, weights: Buffer, middle: Buffer, sums: Buffer) -> Stmt:
-        """The results of the lines of a band."""
-        lanes = self.lanes
+    def _projected(self, band: _Band, part: PrimExpr, weights: Buffer, middle: Buffer) -> Stmt:
+        """The results of some lines of a band."""
+        lanes, first = self.lanes, simplify(part * self.together)
+        channels = self.pixels * self.pitch
 
-        def tiles(start: int, pieces: Sequence[_Piece], group: PrimExpr, r: Var) -> Stmt:
+        def tiles(sums: Buffer, vector: PrimExpr, pieces: Sequence[_Piece], i: Var) -> Stmt:
+            source = (band.chunk * self.band + first + i) * self.tiles
+            place = (i * self.blocks + vector) * self.staged
+            shape = (len(pieces), self.pixels, lanes)
+
+            def products(data: Buffer, out: Buffer) -> Stmt:
+                return self._product(
+                    pieces, self.middle, lambda p, k: BufferLoad(data, (p, k)), (weights, vector),
+                    lambda acc: stored(acc, pieces, out))  # fmt: skip
+
             def tile(t: Var) -> Stmt:
-                place = (r * self.blocks + group * len(pieces) + start) * self.staged + t * self.pixels
-                shape = (len(pieces), self.pixels, lanes)
-                return part_of(middle, (r * self.tiles + t) * (self.pixels * self.pitch), (self.pixels, self.middle), (
-                    self.pitch, 1), lambda data: part_of(sums, place * lanes, shape, (
-                        self.staged * lanes, lanes, 1), lambda out: self._product(
-                            pieces, self.middle, lambda p, k: BufferLoad(data, (p, k)),
-                            lambda k, piece: self._weights(weights, start, pieces, group, k, piece),
-                            lambda acc: stored(acc, pieces, out))))  # fmt: skip
+                at, strides = (place + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
+                return part_of(
+                    middle, (source + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
+                    lambda data: part_of(sums, at, shape, strides, lambda out: products(data, out)))  # fmt: skip
 
             return loop("t", self.tiles, tile)
 
@@ -387,11 +450,27 @@ class RowLoops:
                 vector_store(out, (v, p, 0), vector_load(acc, (p, piece.start), piece.lanes))
                 for v, piece in enumerate(pieces)), ForKind.UNROLLED)  # fmt: skip
 
-        products = self._groups(self.blocks, self.outputs, lambda start, pieces, group: loop(
-            "r", band.lines, lambda r: tiles(start, pieces, group, r)))  # fmt: skip
-        lines = loop("r", band.lines, lambda r: let("y", simplify(band.first + r), lambda y: IfThenElse(
-            y < self.chain.project.windows.axes[0].size, loop("block", self.blocks, lambda o: self._stored(band.image, r, y, o, sums)))))  # fmt: skip
-        return block([products, lines])
+        def products(sums: Buffer, count: PrimExpr) -> Stmt:
+            stmts: list[Stmt] = []
+            for segment in even_pieces(self.blocks, -(-self.blocks // self.wide)):
+                pieces, start = self._pieces(segment.size, self.outputs), _number(segment.start)
+                stmts.append(loop("group", segment.count, lambda g, pieces=pieces, start=start: loop(
+                    "i", count, lambda i: tiles(sums, simplify(g * len(pieces) + start), pieces, i))))  # fmt: skip
+            return block(stmts)
+
+        def line(sums: Buffer, i: Var, y: Var) -> Stmt:
+            return IfThenElse(y < self.chain.project.windows.axes[0].size, loop(
+                "o", self.blocks, lambda o: self._stored(band.image, i, y, o, sums)))  # fmt: skip
+
+        def lines(sums: Buffer, count: PrimExpr) -> Stmt:
+            return loop(
+                "i", count, lambda i: let("y", simplify(band.first + first + i), lambda y: line(sums, i, y))
+            )
+
+        size = simplify(self.together * (self.staged * (self.blocks * lanes)))
+        count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
+        return named("count", count, lambda count: scratch("sums", (size,), DTYPE, lambda sums: block([
+            products(sums, count), lines(sums, count)])))  # fmt: skip
 
     def _stored(self, image: list[PrimExpr], r: Var, y: Var, o: Var, sums: Buffer) -> Stmt:
         """Store a line of a block of channels."""
@@ -431,47 +510,35 @@ class RowLoops:
 
     # ------------------------------------------------------------------ tiles
 
-    def _groups(
-        self, vectors: int, channels: int, body: Callable[[int, Sequence[_Piece], PrimExpr], Stmt]
-    ) -> Stmt:
-        """A statement for each group of vectors of channels, told the first of those of its size, its pieces, its number.
-
-        The last vector of few channels may be half of one.
-        """
-        lanes, stmts = self.lanes, list[Stmt]()
-        rest = channels - (vectors - 1) * lanes
-        for segment in even_pieces(vectors, -(-vectors // self.wide)):
-            start = _number(segment.start)
-            pieces = [_Piece(v * lanes, lanes) for v in range(segment.size)]
-            if vectors == segment.size and rest <= lanes // 2 and lanes > 2:
-                pieces[-1] = _Piece((vectors - 1) * lanes, lanes // 2)
-            stmts.append(loop("group", segment.count, lambda g, s=start, ps=tuple(pieces): body(s, ps, g)))
-        return block(stmts)
-
-    def _weights(
-        self, weights: Buffer, start: int, pieces: Sequence[_Piece], group: PrimExpr, k: Var, piece: _Piece
-    ) -> PrimExpr:
-        """A vector of weights for an input channel."""
-        at = simplify(group * len(pieces) + (start + piece.start // self.lanes))
-        return vector_load(weights, (at, k, 0), piece.lanes)
+    def _pieces(self, size: int, channels: int) -> tuple[_Piece, ...]:
+        """The vectors of a tile; the last one may be half of one if the tile has all channels."""
+        lanes = self.lanes
+        pieces = [_Piece(v * lanes, lanes) for v in range(size)]
+        if lanes > 2 and 0 < channels - (size - 1) * lanes <= lanes // 2:
+            pieces[-1] = _Piece((size - 1) * lanes, lanes // 2)
+        return tuple(pieces)
 
     def _product(
         self, pieces: Sequence[_Piece], depth: int, left: Callable[[Var, Var], PrimExpr],
-        right: Callable[[Var, _Piece], PrimExpr], stored: Callable[[Buffer], Stmt],
+        weights: tuple[Buffer, PrimExpr], stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """A tile: sums over input channels of pixels times vectors of weights, in registers."""
-        width = len(pieces) * self.lanes
+        """A tile: sums over input channels of pixels times weights, from a vector of channels on, in registers."""
+        (packed, first), width = weights, len(pieces) * self.lanes
 
         def step(acc: Buffer, line: Buffer, k: Var) -> Stmt:
-            loads = [vector_store(line, (piece.start,), right(k, piece)) for piece in pieces]
+            loads = [vector_store(line, (piece.start,), vector_load(packed, (
+                simplify(first + piece.start // self.lanes), k, 0), piece.lanes)) for piece in pieces]  # fmt: skip
 
             def pixel(p: Var) -> Stmt:
                 element = Var("a", DTYPE)
-                added = [vector_store(acc, (p, piece.start), Add(
-                    vector_load(acc, (p, piece.start), piece.lanes), Mul(
-                        spread(element, piece.lanes), vector_load(line, (piece.start,), piece.lanes))))
-                    for piece in pieces]  # fmt: skip
-                return LetStmt(element, left(p, k), block(added))
+
+                def added(piece: _Piece) -> Stmt:
+                    total = vector_load(acc, (p, piece.start), piece.lanes)
+                    factor = vector_load(line, (piece.start,), piece.lanes)
+                    sums = Add(total, Mul(spread(element, piece.lanes), factor))
+                    return vector_store(acc, (p, piece.start), sums)
+
+                return LetStmt(element, left(p, k), block(map(added, pieces)))
 
             return block([*loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
