@@ -58,6 +58,7 @@ from .fold_constant import FoldConstant
 from .fusion import (
     AnnotateTIROpPattern,
     FuseAttention,
+    FuseConvolutions,
     FuseOps,
     FuseOpsByPattern,
     FuseTIR,
@@ -123,6 +124,7 @@ __all__ = [
     "FuncPass",
     "FunctionPass",
     "FuseAttention",
+    "FuseConvolutions",
     "FuseOps",
     "FuseOpsByPattern",
     "FuseTIR",

@@ -15,7 +15,7 @@ from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fake_quantization_to_integer import FakeQuantizationToInteger
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseAttention, FuseOps, FuseTIR
+from .fusion import AnnotateTIROpPattern, FuseAttention, FuseConvolutions, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
@@ -74,6 +74,7 @@ FUSE: tuple[Step, ...] = (
         "kernels that read each other's results are grouped, while dataflow blocks still say who sees what",
     ),
     Step(FuseTIR, "a group becomes one kernel, whose intermediate results need no tensors"),
+    Step(FuseConvolutions, "convolutions have what is behind them: some of them become one kernel, by rows"),
 )
 """After LegalizeOps: several kernels become one."""
 

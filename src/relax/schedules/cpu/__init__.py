@@ -7,6 +7,7 @@ from typing import Final
 from ..rule import ScheduleRule
 from .attention import StreamedAttention
 from .blocked import Blocked
+from .by_rows import ByRows
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .dot_convolutions import DotConvolution
@@ -27,6 +28,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedProduct(),
     WidenedProduct(),
     Product(),
+    ByRows(),
     Depthwise(),
     WordPixels(),
     Winograd(),
@@ -43,6 +45,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
 __all__ = [
     "RULES",
     "Blocked",
+    "ByRows",
     "Convolution",
     "Depthwise",
     "DotConvolution",

@@ -112,7 +112,7 @@ def part_of(
     buffer: Buffer,
     offset: PrimExpr,
     shape: Sequence[int],
-    strides: Sequence[int],
+    strides: Sequence[int | PrimExpr],
     body: Callable[[Buffer], Stmt],
 ) -> Stmt:
     """`body` of a part of a compact buffer: it is checked once, where it is declared."""

@@ -121,7 +121,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
         area = _named_product("area", [axis.extent for axis in windows.axes], names)
     pixel = IterVar(Range.from_min_extent(const(0, "int64"), count), Var("pixel", "int64"))
     axes = tuple(axis.pixel for axis in windows.axes)
-    store, total = _finished(kernel)
+    store, total = finished(kernel)
     merger = IndexMerger(axes, pixel)
     merged = merger.visit(store)
     left = {id(var) for var in free_vars(merged)}
@@ -150,14 +150,14 @@ def _with_tables(
     tables: list[Table] = []
     for name, part in parts.values:
         values[name] = part
-        if not isinstance(part, BufferLoad) and part.dtype in ("float32", "float64") and _is_total(part):
+        if not isinstance(part, BufferLoad) and part.dtype in ("float32", "float64") and is_total(part):
             buffer = decl_buffer([size_of(channel)], str(part.dtype), "table")
             tables.append(Table(buffer, channel.var, part))
             values[name] = BufferLoad(buffer, (channel.var,))
     return (store.replace(value=substitute(value, values)), tuple(tables)) if tables else (store, ())
 
 
-def _is_total(value: PrimExpr) -> bool:
+def is_total(value: PrimExpr) -> bool:
     """True if nothing in a value can fail, loads from buffers of known sizes aside."""
     parts: list[bool] = []
 
@@ -183,7 +183,7 @@ def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, 
     return var
 
 
-def _finished(kernel: Kernel) -> tuple[BufferStore, Var]:
+def finished(kernel: Kernel) -> tuple[BufferStore, Var]:
     """The store of a result, as the nest behind the convolution changes it, and the variable that is the sum in it."""
     out = kernel.windows.out
     total = Var("total", out.buffer.dtype)
@@ -207,4 +207,4 @@ class _Summed(StmtExprMutator):
         return self.total if node.buffer is self.buffer else self.visit_children(node)
 
 
-__all__ = ["Pointwise", "pixels_of", "writer_for"]
+__all__ = ["Pointwise", "finished", "is_total", "pixels_of", "writer_for"]

@@ -20,6 +20,8 @@ parameter or a constant as a result; entry points; and functions used other than
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ...expr import Call, Function, ShapeExpr, Tuple
 from ...ir import BaseFunc, GlobalVar, IRModule, Node, RelaxExpr, walk
@@ -37,8 +39,18 @@ from .outline_groups import PRIMITIVE
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def FuseTIR(mod: IRModule) -> IRModule:
     """Merge the kernels of every Primitive function; see the module's docstring."""
+    return with_merged_kernels(mod, inline_blocks)
+
+
+def with_merged_kernels(mod: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> IRModule:
+    """The module with a kernel for each Primitive function: its kernels one after the other, and then changed."""
     calls = KernelCalls(mod)
-    fused = {name: kernel for name in _candidates(mod) if (kernel := _fused(calls, name)) is not None}
+    fused: dict[str, PrimFunc] = {}
+    for name in _candidates(mod):
+        function = mod[name]
+        kernel = merged_kernel(function, calls) if isinstance(function, Function) else None
+        if kernel is not None:
+            fused[name] = with_unique_block_names(change(kernel))
     if not fused:
         return mod
     callees = {name: GlobalVar(name) for name in fused}
@@ -47,12 +59,6 @@ def FuseTIR(mod: IRModule) -> IRModule:
     )
     result = _Calls(merged, callees).module()
     return _without_unused(result, {name for fused_name in fused for name in _mentioned(mod[fused_name])})
-
-
-def _fused(calls: KernelCalls, name: str) -> PrimFunc | None:
-    function = calls.mod[name]
-    kernel = merged_kernel(function, calls) if isinstance(function, Function) else None
-    return None if kernel is None else with_unique_block_names(inline_blocks(kernel))
 
 
 def _candidates(mod: IRModule) -> list[str]:

@@ -1,0 +1,92 @@
+"""The rule for chains of three convolutions (`chains`), such as inverted residuals: what is in between stays in cache.
+
+    for task in T.parallel(N * chunks):                 chunks of lines of the result
+        for band in bands of the chunk:                     some lines, so that weights are read for more than a few pixels
+            for y in new lines of the data:
+                panel[:, :] = X[n, :, y, :]
+                for jo, t in tiles of 48 channels, 7 pixels:
+                    ring[y % R, t * 7 + …, jo * 48 + …] = f(We[jo, ci, :] * panel[ci, t * 7 + …])   summed in registers
+            for r in lines of the band:
+                for c, t in tiles of 16 channels, 7 pixels:
+                    D[r, t * 7 + …, c * 16 + …] = g(Wd[i, j, c] * ring[(r * 2 + i) % R, …, c * 16 + …])
+                for jo, t in tiles of 48 channels, 7 pixels:
+                    staged[r, jo, t * 7 + …, :] = Wp[jo, c, :] * D[r, t * 7 + …, c]
+                C[n, :, r, :] = k(staged transposed)
+
+Between the convolutions, channels are next to each other, and vectors are channels: numbers of channels fill vectors,
+whatever the width of images is. The ring has as many lines of the expanded data as the windows of a band meet; only at
+the seams of chunks is a line expanded twice. Columns of zeros beside the lines, and lines of zeros above and below,
+stand for the padding.
+
+All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the
+function is arranged by the rule for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...target import Target
+from ...tir import Buffer, PrimFunc
+from ...tir.buffer import decl_buffer
+from ...tir.nests import root_of
+from ..contraction import with_root
+from ..rule import PackedFunction, ScheduleRule
+from .chains import DTYPE, chain_of, weights_of
+from .convolution import Convolution
+from .depthwise import Depthwise
+from .packed_panels import users_of
+from .pointwise import Pointwise
+from .row_loops import RowLoops
+from .tiling import tile_for
+
+
+class ByRows(ScheduleRule):
+    """The rule for chains of three convolutions."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        """Each convolution by the rule for it: weights that are not known are in no order for the tiles of a chain."""
+        if not func.attrs.get("tir.noalias") or chain_of(func) is None:
+            return None
+        return _one_by_one(func, target, tunable)
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights that are packed as its tiles read them."""
+        chain = chain_of(func) if func.attrs.get("tir.noalias") else None
+        if chain is None:
+            return None
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        weights = weights_of(chain)
+        lanes = tile_for(target, 32).lanes
+        if lanes > 1 and all(w in positions and users_of(func, w) == 1 for w in weights):
+            return _by_rows(func, RowLoops(chain, target, lanes), [positions[w] for w in weights])
+        variant = Pointwise().pack(func, target, constants)
+        if variant is None:
+            return None
+        return PackedFunction(_one_by_one(variant.func, target, False) or variant.func, variant.packings)
+
+
+def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> PackedFunction:
+    """The function by rows, for weights in these positions."""
+    buffers, packed = dict(func.buffer_map), list[Buffer]()
+    packings = dict(zip(positions, writer.packings(), strict=True))
+    for position, packing in packings.items():
+        param = func.params[position]
+        buffers[param] = decl_buffer(packing.shape, DTYPE, f"{buffers[param].name}_packed")
+        packed.append(buffers[param])
+    allocated, _ = root_of(func)
+    arranged = with_root(func, [writer.loops(*packed)], allocated)
+    return PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    """The function with each convolution arranged by the rule for it."""
+    result = func
+    for rule in (Depthwise(), Pointwise(), Convolution()):
+        arranged = rule.apply(result, target, tunable)
+        result = result if arranged is None else arranged
+    return None if result is func else result
+
+
+__all__ = ["ByRows"]

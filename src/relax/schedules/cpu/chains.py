@@ -1,0 +1,183 @@
+"""Recognising chains of three convolutions: one of single elements, a depthwise one, and one of single elements.
+
+    E[n, c, y, x] = f(Σ We[c, ci] * X[n, ci, y, x])                                     expands: more channels
+    D[n, c, h, w] = g(Σ Wd[c, 0, i, j] * padded E[n, c, h * 2 + i - 1, w * 2 + j - 1])  depthwise
+    C[n, co, h, w] = k(Σ Wp[co, c] * D[n, c, h, w])                                     projects: fewer channels
+
+An inverted residual is such a chain, with `X` added in `k`. What `f` and `g` make of a sum depends on the sum and the
+channel alone. `chain_of` answers None for functions that compute anything else besides, for numbers that are not
+float32, for numbers of channels that are not known, for windows with dilation and for padding of unknown size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...prim import IntImm, PrimExpr, Var, is_const
+from ...tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
+from ...tir.nests import loads_in, root_of, same_size
+from ...tir.usage import free_vars
+from ..common_parts import CommonParts
+from .pointwise import finished, is_total
+from .windows import Axis, Kernel, Windows, rewritten_kernels
+
+DTYPE = "float32"
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What is made of each sum of a convolution."""
+
+    store: BufferStore
+    """The store of a result."""
+    total: Var
+    """The variable in the store's value that stands for the sum."""
+    channel: Var
+    parts: tuple[tuple[Var, PrimExpr], ...]
+    """Values that the output channel alone decides, and the variables in the store's value that stand for them."""
+
+    @property
+    def is_of_channel(self) -> bool:
+        """True if a result depends on the sum and the channel alone."""
+        known = {id(self.total), *(id(name) for name, _ in self.parts)}
+        value = self.store.value
+        return not loads_in(value) and all(id(var) in known for var in free_vars(value))
+
+
+@dataclass(frozen=True)
+class Link:
+    """A convolution of a chain."""
+
+    windows: Windows
+    finish: Finish
+    inputs: int
+    channels: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Three convolutions, each of which reads what the one before it computed."""
+
+    expand: Link
+    depthwise: Link
+    project: Link
+
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        """The windows of the depthwise convolution, down and along lines."""
+        down, along = self.depthwise.windows.axes
+        return down, along
+
+
+def chain_of(func: PrimFunc) -> Chain | None:
+    """The chain that a function is; None for another one."""
+    kernels = _kernels_of(func)
+    if len(kernels) != 3:
+        return None
+    links = [link for link in map(_link, kernels) if link is not None]
+    if len(links) != 3:
+        return None
+    chain = Chain(*links)
+    return chain if _fits(chain) and _is_joined(chain, root_of(func)[0]) else None
+
+
+def _kernels_of(func: PrimFunc) -> list[Kernel]:
+    """The convolutions of a function that computes nothing besides, in order; none of another one."""
+    kernels: list[Kernel] = []
+
+    def seen(kernel: Kernel) -> Stmt | None:
+        kernels.append(kernel)
+        return None
+
+    rewritten_kernels(func, seen)
+    parts = sum(1 + (k.windows.padding is not None) + (k.epilogue is not None) for k in kernels)
+    return kernels if parts == len(root_of(func)[1]) else []
+
+
+def _link(kernel: Kernel) -> Link | None:
+    windows = kernel.windows
+    inputs, channels = windows.inputs, windows.channels
+    dtypes = (windows.out.buffer.dtype, windows.data.dtype, windows.weight.buffer.dtype)
+    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
+        return None
+    if len(windows.axes) != 2 or any(dtype != DTYPE for dtype in dtypes):
+        return None
+    finish = _finish(kernel)
+    total = channels.value * windows.groups
+    if finish is None or finish.store.buffer.dtype != DTYPE or not inputs.value or not total:
+        return None
+    return Link(windows, finish, inputs.value, total)
+
+
+def _finish(kernel: Kernel) -> Finish | None:
+    """What is made of the sums of a convolution; None if what the channel decides may fail or is not float32."""
+    windows = kernel.windows
+    store, total = finished(kernel)
+    varying = (total, *(axis.pixel.var for axis in windows.axes), *(v.var for v in windows.batch))
+    parts = CommonParts(varying)
+    value = parts.visit(store.value)
+    if any(part.dtype != DTYPE or not is_total(part) for _, part in parts.values):
+        return None
+    return Finish(store.replace(value=value), total, windows.channel.var, tuple(parts.values))
+
+
+def _fits(chain: Chain) -> bool:
+    """True if the convolutions are of the kinds that a chain has."""
+    expand, depthwise, project = chain.expand, chain.depthwise, chain.project
+    down, along = chain.axes
+    windows = depthwise.windows
+    return (
+        _is_of_elements(expand)
+        and _is_of_elements(project)
+        and windows.groups == depthwise.channels == expand.channels == project.inputs
+        and depthwise.inputs == 1
+        and windows.depth is not None
+        and all(a.dilation == 1 and a.stride <= a.taps for a in (down, along))
+        and all(isinstance(a.before, IntImm) and 0 <= a.before.value < a.taps for a in (down, along))
+        and expand.finish.is_of_channel
+        and depthwise.finish.is_of_channel
+    )
+
+
+def _is_of_elements(link: Link) -> bool:
+    """True for a convolution of single elements of which each pixel of the data has a result."""
+    windows = link.windows
+    return (
+        windows.groups == 1
+        and windows.depth is not None
+        and windows.padding is None
+        and all(a.taps == 1 and a.stride == 1 and is_const(a.before, 0) for a in windows.axes)
+        and all(same_size(a.size, a.extent) for a in windows.axes)
+    )
+
+
+def _is_joined(chain: Chain, allocated: Sequence[Buffer]) -> bool:
+    """True if each convolution reads what the one before it computed, which is read nowhere else."""
+    expand, depthwise, project = chain.expand, chain.depthwise, chain.project
+    between = (expand.finish.store.buffer, depthwise.finish.store.buffer)
+    reads = [load.buffer for load in loads_in(project.finish.store.value)]
+    batches = [len(link.windows.batch) for link in (expand, depthwise, project)]
+    return (
+        all(buffer in allocated for buffer in between)
+        and depthwise.windows.data is between[0]
+        and project.windows.data is between[1]
+        and not any(buffer in reads for buffer in between)
+        and chain.expand.windows.data not in between
+        and len(set(batches)) == 1
+        and _same_shape(expand.windows.axes, depthwise.windows.axes)
+    )
+
+
+def _same_shape(first: Sequence[Axis], second: Sequence[Axis]) -> bool:
+    """True if the results of one convolution are the data of another one."""
+    return all(same_size(a.size, b.extent) for a, b in zip(first, second, strict=True))
+
+
+def weights_of(chain: Chain) -> tuple[Buffer, Buffer, Buffer]:
+    """The weights of the three convolutions."""
+    loads: list[BufferLoad] = [link.windows.weight for link in (chain.expand, chain.depthwise, chain.project)]
+    return loads[0].buffer, loads[1].buffer, loads[2].buffer
+
+
+__all__ = ["DTYPE", "Chain", "Finish", "Link", "chain_of", "weights_of"]

@@ -1,0 +1,582 @@
+"""The loops of a chain of three convolutions by rows, as `by_rows` shows them.
+
+Lines are numbered with the padding: line `q` of the ring is line `q - before` of the data. A tile is some neighbouring
+pixels of a line times some vectors of channels. The last tile of a line reaches beyond it: panels are filled up with
+zeros, and what the ring has there becomes zeros, as the padding beside the line is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...prim import LT, Add, And, IntImm, Mul, PrimExpr, Select, Var, const, simplify
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir.buffer import decl_buffer
+from ...tir.functor import substitute
+from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ..contraction import size_of
+from .chains import DTYPE, Chain, Finish, Link
+from .channel_blocks import part_of
+from .pixels import Table, WeightBlocks
+from .planes import Sizes, digits
+from .squares import transposed_square
+from .tiling import even_pieces
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+LONG: Final = 28
+"""The lines of a chunk beside which the lines at a seam, which are expanded twice, are few."""
+SHARE: Final = 28
+"""The least pixels of a task of the projection, so that weights are read for more than a few of them."""
+BYTES: Final = 4
+"""The bytes of a number."""
+PIXELS: Final = 7
+"""The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
+LEAST: Final = 4
+"""The least pixels of a tile."""
+
+
+@dataclass(frozen=True)
+class TapVectors:
+    """Depthwise weights as tiles read them: P[tap, c] = W[c, 0, i, j], with zeros up to whole vectors."""
+
+    channels: int
+    taps: int
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.taps, self.width
+
+    def __call__(self, array: Array) -> Array:
+        result = np.zeros(self.shape, array.dtype)
+        result[:, : self.channels] = np.reshape(array, (self.channels, self.taps)).T
+        return result
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A vector of a tile: where it begins, and its lanes."""
+
+    start: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class _Band:
+    """Lines of a chunk of the result that are computed together."""
+
+    image: list[PrimExpr]
+    chunk: PrimExpr
+    first: PrimExpr
+    """The first line."""
+    lines: PrimExpr
+    fresh: PrimExpr
+    """The first line of the data, with the padding, that the bands before have not met."""
+    count: PrimExpr
+    """The lines of the data that they have not met."""
+    begins: PrimExpr
+    """True for the first band of the chunk."""
+
+
+class RowLoops:
+    """Writes the loops of one chain."""
+
+    def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
+        self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
+        self.down, self.along = chain.axes
+        self.inputs, self.middle, self.outputs = (
+            chain.expand.inputs,
+            chain.expand.channels,
+            chain.project.channels,
+        )
+        self.vectors = -(-self.middle // lanes)
+        """The vectors of channels between the convolutions."""
+        self.pitch = (self.vectors | 1) * lanes
+        """The elements from one pixel to the next: an odd number of vectors, so that pixels are in all sets of a cache."""
+        self.blocks = -(-self.outputs // lanes)
+        self.wide = 3 if target.machine.vector_registers >= 32 else 2
+        """The most vectors of a tile."""
+        self.links = (chain.expand, chain.depthwise, chain.project)
+        self.tables = {link.finish: self._tables(link) for link in self.links}
+        """The values that a channel decides, by the variable that stands for each."""
+        self.sizes = Sizes()
+        name = self.sizes.named
+        self.height, self.width = (
+            name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
+        )
+        self.data_height, self.data_width = (
+            name(n, axis.extent)
+            for n, axis in zip(("rows", "columns"), chain.expand.windows.axes, strict=True)
+        )
+        self.extents = tuple(simplify(axis.extent) for axis in chain.expand.windows.axes)
+        self.pixels = self._pixels(target.machine.vector_registers)
+        """The pixels of a tile."""
+        before, after = self.along.before, self.along.taps - 1
+        self.tiles = name("tiles", ceildiv(self.width, self.pixels))
+        """The tiles of a line of the result."""
+        self.data_tiles = name("data_tiles", ceildiv(self.data_width, self.pixels))
+        self.panel_width = name("panel_width", ceildiv(self.data_tiles * self.pixels, lanes) * lanes)
+        self.line = name("line", maximum(self.data_tiles * self.pixels + before, (
+            self.tiles * (self.pixels * self.along.stride) + (after + 1 - self.along.stride))))  # fmt: skip
+        """The pixels of a line of the ring."""
+        self.staged = name("staged", ceildiv(self.tiles * self.pixels, lanes) * lanes)
+        """The pixels of a line whose sums are staged, in whole squares."""
+        self.groups = even_pieces(self.vectors, -(-self.vectors // self.wide))
+        """The groups of vectors between the convolutions: what a task computes, from expansion to depthwise sums."""
+        self.number = sum(_number(segment.count) for segment in self.groups)
+        self.group_pitch = (max(segment.size for segment in self.groups) | 1) * lanes
+        """The elements from one pixel of the ring to the next."""
+        is_even = self.number % self.cores == 0 or self.number >= 4 * self.cores
+        self.chunks: PrimExpr = int64(1)
+        if not is_even:
+            most = minimum(floordiv(self.height, LONG), int64(self.cores))
+            self.chunks = name("chunks", maximum(most, int64(1)))
+        """The chunks of an image: one, unless there are too few groups for all cores."""
+        self.share = name("share", ceildiv(self.height, self.chunks))
+        """The lines of a chunk."""
+        line = self.tiles * (self.pixels * self.pitch * BYTES)
+        held = floordiv(int64(target.machine.caches.l2 // 4), maximum(line * self.chunks, int64(1)))
+        self.band = name("band", maximum(minimum(held, self.share), int64(1)))
+        """The lines of a band of a chunk: a quarter of the second-level cache holds their depthwise sums."""
+        self.met = name("met", (self.band - 1) * self.down.stride + self.down.taps)
+        """The most lines of the data that are new in a band."""
+        self.together = name("together", minimum(
+            ceildiv(int64(SHARE), maximum(self.width, int64(1))), self.band))  # fmt: skip
+        """The lines that are projected together."""
+
+    def packings(self) -> tuple[WeightBlocks, TapVectors, WeightBlocks]:
+        """The orders of the three weights."""
+        return (
+            WeightBlocks(self.middle, self.inputs, self.lanes, True),
+            TapVectors(self.middle, self.down.taps * self.along.taps, self.vectors * self.lanes),
+            WeightBlocks(self.outputs, self.middle, self.lanes, True),
+        )
+
+    def _tables(self, link: Link) -> dict[Var, Table]:
+        """Tables of the values that an output channel decides, in whole vectors."""
+        width, finish = -(-link.channels // self.lanes) * self.lanes, link.finish
+        return {
+            name: Table(decl_buffer([width], DTYPE, "table"), finish.channel, part)
+            for name, part in finish.parts
+        }
+
+    def _pixels(self, registers: int) -> int:
+        """The pixels of a tile: as many as registers hold, or fewer that fill lines of known length better."""
+        most = (registers - 2 - self.wide) // self.wide
+        lengths = [size.value for size in (self.width, self.data_width) if isinstance(size, IntImm)]
+        if len(lengths) < 2:
+            return min(PIXELS, most)
+        return min(range(most, LEAST - 1, -1), key=lambda p: sum(-(-n // p) * (p + 1) for n in lengths))
+
+    # ------------------------------------------------------------------ tasks
+
+    def loops(self, expand: Buffer, depthwise: Buffer, project: Buffer) -> Stmt:
+        """All images, with weights in the orders of `packings`."""
+        images = [(f"n{d}", size_of(v)) for d, v in enumerate(self.chain.expand.windows.batch)]
+        number: PrimExpr = const(1, "int64")
+        for _, size in images:
+            number = number * size
+        buffers = {
+            "panel": self.chunks * (self.met * (self.inputs * self.panel_width)),
+            "ring": self.chunks * (self.line * (self.number * self.down.taps * self.group_pitch)),
+            "middle": self.chunks * (self.band * (self.tiles * (self.pixels * self.pitch))),
+        }
+
+        def whole(panel: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
+            def band(image: list[PrimExpr], b: Var) -> Stmt:
+                return block([
+                    loop("chunk", self.chunks, lambda chunk: self._band(
+                        image, b, chunk, lambda band: self._copied(band, panel))),
+                    self._tasks(image, b, "group", int64(self.number), lambda band, group: self._lines(
+                        band, group, expand, depthwise, (panel, ring, middle))),
+                    self._tasks(image, b, "part", simplify(ceildiv(self.band, self.together)), lambda band, part: (
+                        self._projected(band, part, project, middle)))])  # fmt: skip
+
+            bands = simplify(ceildiv(self.share, self.band))
+            return loop("image", simplify(number), lambda flat: digits(
+                flat, images, lambda image: loop("b", bands, lambda b: band(image, b))))  # fmt: skip
+
+        def allocated(names: list[str], done: list[Buffer]) -> Stmt:
+            if not names:
+                return whole(*done)
+            return scratch(names[0], (simplify(buffers[names[0]]),), DTYPE, lambda buffer: allocated(
+                names[1:], [*done, buffer]))  # fmt: skip
+
+        result = allocated(list(buffers), [])
+        for link in self.links:
+            for table in self.tables[link.finish].values():
+                result = AllocBuffer(table.buffer, block([table.filled(link.channels, self.lanes), result]))
+        return self.sizes.around(result)
+
+    def _tasks(
+        self,
+        image: list[PrimExpr],
+        b: Var,
+        name: str,
+        count: PrimExpr,
+        body: Callable[[_Band, PrimExpr], Stmt],
+    ) -> Stmt:
+        """The parallel loop over the parts of a band of each chunk."""
+        return loop("task", simplify(self.chunks * count), lambda flat: digits(
+            flat, [("chunk", self.chunks), (name, count)], lambda at: self._band(
+                image, b, at[0], lambda band: body(band, at[1]))), ForKind.PARALLEL)  # fmt: skip
+
+    def _band(self, image: list[PrimExpr], b: Var, chunk: PrimExpr, body: Callable[[_Band], Stmt]) -> Stmt:
+        """`body` of a band of a chunk."""
+        stride, taps = self.down.stride, self.down.taps
+        begins = b < 1
+
+        def with_lines(line: PrimExpr, lines: PrimExpr) -> Stmt:
+            fresh = simplify(Select(begins, line * stride, (line - 1) * stride + taps))
+            count = Select(begins, (lines - 1) * stride + taps, lines * stride)
+            return named("fresh", fresh, lambda fresh: named("count", Select(lines > 0, count, int64(0)), lambda count: body(
+                _Band(image, chunk, line, lines, fresh, count, begins))))  # fmt: skip
+
+        end = minimum(chunk * self.share + self.share, self.height)
+        return named("line", simplify(chunk * self.share + b * self.band), lambda line: named("lines", simplify(maximum(
+            minimum(self.band, end - line), int64(0))), lambda lines: with_lines(line, lines)))  # fmt: skip
+
+    def _copied(self, band: _Band, panel: Buffer) -> Stmt:
+        """Copy the new lines of the data, with zeros behind each."""
+
+        def line(i: Var) -> Stmt:
+            place = (band.chunk * self.met + i) * (self.inputs * self.panel_width)
+            return let("y", simplify(band.fresh + i - self.down.before), lambda y: IfThenElse(
+                And(y >= 0, y < self.extents[0]), self._copied_line(band.image, y, place, panel)))  # fmt: skip
+
+        return loop("i", band.count, line)
+
+    def _copied_line(self, image: list[PrimExpr], y: PrimExpr, place: PrimExpr, panel: Buffer) -> Stmt:
+        lanes, data = self.lanes, self.chain.expand.windows.data
+        vectors = simplify(floordiv(self.panel_width, lanes))
+
+        def vector(part: Buffer, k: Var, v: Var) -> Stmt:
+            mask = LT(ramp(v * lanes, lanes), spread(self.extents[1], lanes))
+            return vector_store(part, (k, 0), vector_load(data, (*image, k, y, v * lanes), lanes, mask))
+
+        return loop("v", vectors, lambda v: part_of(
+            panel, place + v * lanes, (self.inputs, lanes), (self.panel_width, 1),
+            lambda part: loop("k", self.inputs, lambda k: vector(part, k, v))))  # fmt: skip
+
+    # ------------------------------------------------------------------ expansion and depthwise sums
+
+    def _lines(
+        self,
+        band: _Band,
+        group: PrimExpr,
+        expand: Buffer,
+        depthwise: Buffer,
+        buffers: tuple[Buffer, Buffer, Buffer],
+    ) -> Stmt:
+        """The lines of a band, of a group of channels: the new lines of the data for each, and its sums."""
+        panel, ring, middle = buffers
+        stride, taps = self.down.stride, self.down.taps
+        slots = simplify((band.chunk * self.number + group) * taps)
+
+        def line(r: Var, first: PrimExpr, size: PrimExpr) -> Stmt:
+            start = simplify((band.first + r) * stride)
+            begins = And(band.begins, r < 1)
+            new = Select(begins, start, start + (taps - stride))
+            return named("new", new, lambda new: block([
+                loop("i", simplify(start + taps - new), lambda i: named("q", new + i, lambda q: self._expanded(
+                    band, group, q, slots, expand, (panel, ring)))),
+                self._depthwise(band, r, (first, size), slots, depthwise, (ring, middle))]))  # fmt: skip
+
+        return self._of_group(
+            group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
+        )
+
+    def _of_group(self, group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        """`body` of the first vector of a group, and of its number of vectors."""
+        if len(self.groups) == 1:
+            size = self.groups[0].size
+            return body(simplify(group * size), int64(size))
+        large, small = self.groups
+        is_large = group < large.count
+        size = Select(is_large, int64(large.size), int64(small.size))
+        first = group * small.size + minimum(group, large.count)
+        return named(
+            "first", simplify(first), lambda first: named("size", size, lambda size: body(first, size))
+        )
+
+    def _expanded(
+        self,
+        band: _Band,
+        group: PrimExpr,
+        q: PrimExpr,
+        slots: PrimExpr,
+        weights: Buffer,
+        buffers: tuple[Buffer, Buffer],
+    ) -> Stmt:
+        """Put a line, `q` with the padding, of a group of channels into the ring."""
+        panel, ring = buffers
+        finish, lanes = self.chain.expand.finish, self.lanes
+
+        def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
+            source = (band.chunk * self.met + q - band.fresh) * (self.inputs * self.panel_width)
+
+            def sums(data: Buffer, out: Buffer) -> Stmt:
+                return self._product(
+                    pieces, self.inputs, lambda p, k: BufferLoad(data, (k, p)), (weights, first),
+                    lambda acc: self._changed(finish, acc, pieces, simplify(first * lanes), out))  # fmt: skip
+
+            def tile(t: Var) -> Stmt:
+                place = (slot * self.line + self.along.before + t * self.pixels) * self.group_pitch
+                shape, strides = (self.pixels, len(pieces) * lanes), (self.group_pitch, 1)
+                return part_of(
+                    panel, source + t * self.pixels, (self.inputs, self.pixels), (self.panel_width, 1),
+                    lambda data: part_of(ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
+
+            return loop("t", self.data_tiles, tile)
+
+        def inside(slot: PrimExpr) -> Stmt:
+            large = self.groups[0]
+            bodies = [tiles(slot, simplify(group * large.size), self._pieces(large.size, self.middle))]
+            if len(self.groups) > 1:
+                small = self.groups[1]
+                first = simplify(group * small.size + large.count)
+                bodies.append(tiles(slot, first, self._pieces(small.size, self.middle)))
+            chosen = bodies[0] if len(bodies) == 1 else IfThenElse(group < large.count, *bodies)
+            return block([chosen, self._beside(ring, slot)])
+
+        return named("slot", simplify(slots + floormod(q, self.down.taps)), lambda slot: let(
+            "y", simplify(q - self.down.before), lambda y: IfThenElse(
+                And(y >= 0, y < self.extents[0]), inside(slot), self._zeros(ring, slot, int64(0), self.line))))  # fmt: skip
+
+    def _beside(self, ring: Buffer, slot: PrimExpr) -> Stmt:
+        """Zeros before and behind a line of the ring."""
+        behind = self.extents[1] + self.along.before
+        return block(
+            [
+                self._zeros(ring, slot, int64(0), int64(self.along.before)),
+                self._zeros(ring, slot, simplify(behind), simplify(self.line - behind)),
+            ]
+        )
+
+    def _zeros(self, ring: Buffer, slot: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
+        """Zeros in some pixels of a line of the ring."""
+        lanes = self.lanes
+        return loop("x", count, lambda x: part_of(
+            ring, (slot * self.line + first + x) * self.group_pitch, (self.group_pitch,), (1,), lambda part: loop(
+                "v", self.group_pitch // lanes, lambda v: vector_store(part, (v * lanes,), self.zero))))  # fmt: skip
+
+    def _depthwise(
+        self, band: _Band, r: Var, group: tuple[PrimExpr, PrimExpr], slots: PrimExpr, weights: Buffer,
+        buffers: tuple[Buffer, Buffer],
+    ) -> Stmt:  # fmt: skip
+        """The depthwise sums of a line of a group: so many vectors of channels from the first one on."""
+        taps, lanes, (ring, middle), (first, size) = self.down.taps, self.lanes, buffers, group
+        reach = (self.pixels - 1) * self.along.stride + self.along.taps
+        start = simplify((band.first + r) * self.down.stride)
+        line = simplify((band.chunk * self.band + r) * self.tiles)
+
+        def tile(places: Sequence[PrimExpr], v: Var, t: Var, parts: list[Buffer]) -> Stmt:
+            if len(parts) < taps:
+                place = (
+                    places[len(parts)] * self.line + t * (self.pixels * self.along.stride)
+                ) * self.group_pitch
+                return part_of(ring, place + v * lanes, (reach, lanes), (self.group_pitch, 1), lambda part: tile(
+                    places, v, t, [*parts, part]))  # fmt: skip
+            place = (line + t) * (self.pixels * self.pitch) + (first + v) * lanes
+            return part_of(middle, place, (self.pixels, lanes), (self.pitch, 1), lambda out: (
+                self._windows(weights, parts, simplify(first + v), out)))  # fmt: skip
+
+        def met(places: list[PrimExpr]) -> Stmt:
+            if len(places) < taps:
+                place = simplify(slots + floormod(start + len(places), taps))
+                return named("slot", place, lambda slot: met([*places, slot]))
+            return loop("v", size, lambda v: loop("t", self.tiles, lambda t: tile(places, v, t, [])))
+
+        return met([])
+
+    def _windows(self, weights: Buffer, parts: Sequence[Buffer], c: PrimExpr, out: Buffer) -> Stmt:
+        """The sums of a tile over all taps, of a vector of channels."""
+        lanes, along = self.lanes, self.along
+
+        def tap(acc: Buffer, i: int, j: int) -> Stmt:
+            weight = Var("w", f"{DTYPE}x{lanes}")
+
+            def add(p: Var) -> Stmt:
+                data = vector_load(parts[i], (p * along.stride + j, 0), lanes)
+                return vector_store(acc, (p, 0), Add(vector_load(acc, (p, 0), lanes), Mul(weight, data)))
+
+            return LetStmt(weight, vector_load(weights, (i * along.taps + j, c * lanes), lanes), loop(
+                "p", self.pixels, add, ForKind.UNROLLED))  # fmt: skip
+
+        def sums(acc: Buffer) -> Stmt:
+            cleared = loop("p", self.pixels, lambda p: vector_store(acc, (p, 0), self.zero), ForKind.UNROLLED)
+            added = [tap(acc, i, j) for i in range(len(parts)) for j in range(along.taps)]
+            finish, columns = self.chain.depthwise.finish, simplify(c * lanes)
+            return block([cleared, *added, self._changed(finish, acc, [_Piece(0, lanes)], columns, out)])
+
+        return alloc("acc", (self.pixels, lanes), DTYPE, "local", sums)
+
+    # ------------------------------------------------------------------ projection
+
+    def _projected(self, band: _Band, part: PrimExpr, weights: Buffer, middle: Buffer) -> Stmt:
+        """The results of some lines of a band."""
+        lanes, first = self.lanes, simplify(part * self.together)
+        channels = self.pixels * self.pitch
+
+        def tiles(sums: Buffer, vector: PrimExpr, pieces: Sequence[_Piece], i: Var) -> Stmt:
+            source = (band.chunk * self.band + first + i) * self.tiles
+            place = (i * self.blocks + vector) * self.staged
+            shape = (len(pieces), self.pixels, lanes)
+
+            def products(data: Buffer, out: Buffer) -> Stmt:
+                return self._product(
+                    pieces, self.middle, lambda p, k: BufferLoad(data, (p, k)), (weights, vector),
+                    lambda acc: stored(acc, pieces, out))  # fmt: skip
+
+            def tile(t: Var) -> Stmt:
+                at, strides = (place + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
+                return part_of(
+                    middle, (source + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
+                    lambda data: part_of(sums, at, shape, strides, lambda out: products(data, out)))  # fmt: skip
+
+            return loop("t", self.tiles, tile)
+
+        def stored(acc: Buffer, pieces: Sequence[_Piece], out: Buffer) -> Stmt:
+            return loop("p", self.pixels, lambda p: block(
+                vector_store(out, (v, p, 0), vector_load(acc, (p, piece.start), piece.lanes))
+                for v, piece in enumerate(pieces)), ForKind.UNROLLED)  # fmt: skip
+
+        def products(sums: Buffer, count: PrimExpr) -> Stmt:
+            stmts: list[Stmt] = []
+            for segment in even_pieces(self.blocks, -(-self.blocks // self.wide)):
+                pieces, start = self._pieces(segment.size, self.outputs), _number(segment.start)
+                stmts.append(loop("group", segment.count, lambda g, pieces=pieces, start=start: loop(
+                    "i", count, lambda i: tiles(sums, simplify(g * len(pieces) + start), pieces, i))))  # fmt: skip
+            return block(stmts)
+
+        def line(sums: Buffer, i: Var, y: Var) -> Stmt:
+            return IfThenElse(y < self.chain.project.windows.axes[0].size, loop(
+                "o", self.blocks, lambda o: self._stored(band.image, i, y, o, sums)))  # fmt: skip
+
+        def lines(sums: Buffer, count: PrimExpr) -> Stmt:
+            return loop(
+                "i", count, lambda i: let("y", simplify(band.first + first + i), lambda y: line(sums, i, y))
+            )
+
+        size = simplify(self.together * (self.staged * (self.blocks * lanes)))
+        count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
+        return named("count", count, lambda count: scratch("sums", (size,), DTYPE, lambda sums: block([
+            products(sums, count), lines(sums, count)])))  # fmt: skip
+
+    def _stored(self, image: list[PrimExpr], r: Var, y: Var, o: Var, sums: Buffer) -> Stmt:
+        """Store a line of a block of channels."""
+        lanes, finish = self.lanes, self.chain.project.finish
+        indices = self.chain.project.windows.out.indices
+        width = simplify(self.chain.project.windows.axes[1].size)
+        whole = self.outputs % lanes == 0
+        channels = int64(lanes) if whole else simplify(minimum(int64(lanes), self.outputs - o * lanes))
+
+        def element(co: Var, x: PrimExpr, total: PrimExpr) -> Stmt:
+            place = (*image, co, y, x)
+            at = {v: p for v, p in zip(indices, place, strict=True) if isinstance(v, Var)}
+            tables = {name: BufferLoad(table.buffer, (co,)) for name, table in self.tables[finish].items()}
+            value = substitute(finish.store.value, {**at, **tables, finish.total: total})
+            return BufferStore(finish.store.buffer, value, place)
+
+        def channel(turned: Buffer, v: Var, p: Var, co: Var) -> Stmt:
+            def one(lane: Var) -> Stmt:
+                x = v * lanes + lane
+                return IfThenElse(x < width, element(co, x, BufferLoad(turned, (p, lane))))
+
+            return loop("lane", lanes, one, ForKind.VECTORIZED)
+
+        def square(turned: Buffer, part: Buffer, v: Var) -> Stmt:
+            return block([
+                transposed_square(lanes, DTYPE, lambda q: vector_load(part, (q, 0), lanes),
+                                  lambda p, vector: vector_store(turned, (p, 0), vector)),
+                loop("p", channels, lambda p: let("co", minimum(o * lanes + p, int64(self.outputs - 1)), lambda co: channel(
+                    turned, v, p, co)))])  # fmt: skip
+
+        def at(turned: Buffer, v: Var) -> Stmt:
+            place = ((r * self.blocks + o) * self.staged + v * lanes) * lanes
+            return part_of(sums, place, (lanes, lanes), (lanes, 1), lambda part: square(turned, part, v))
+
+        return scratch("turned", (lanes, lanes), DTYPE, lambda turned: loop(
+            "v", simplify(ceildiv(self.width, lanes)), lambda v: at(turned, v)))  # fmt: skip
+
+    # ------------------------------------------------------------------ tiles
+
+    def _pieces(self, size: int, channels: int) -> tuple[_Piece, ...]:
+        """The vectors of a tile; the last one may be half of one if the tile has all channels."""
+        lanes = self.lanes
+        pieces = [_Piece(v * lanes, lanes) for v in range(size)]
+        if lanes > 2 and 0 < channels - (size - 1) * lanes <= lanes // 2:
+            pieces[-1] = _Piece((size - 1) * lanes, lanes // 2)
+        return tuple(pieces)
+
+    def _product(
+        self, pieces: Sequence[_Piece], depth: int, left: Callable[[Var, Var], PrimExpr],
+        weights: tuple[Buffer, PrimExpr], stored: Callable[[Buffer], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """A tile: sums over input channels of pixels times weights, from a vector of channels on, in registers."""
+        (packed, first), width = weights, len(pieces) * self.lanes
+
+        def step(acc: Buffer, line: Buffer, k: Var) -> Stmt:
+            loads = [vector_store(line, (piece.start,), vector_load(packed, (
+                simplify(first + piece.start // self.lanes), k, 0), piece.lanes)) for piece in pieces]  # fmt: skip
+
+            def pixel(p: Var) -> Stmt:
+                element = Var("a", DTYPE)
+
+                def added(piece: _Piece) -> Stmt:
+                    total = vector_load(acc, (p, piece.start), piece.lanes)
+                    factor = vector_load(line, (piece.start,), piece.lanes)
+                    sums = Add(total, Mul(spread(element, piece.lanes), factor))
+                    return vector_store(acc, (p, piece.start), sums)
+
+                return LetStmt(element, left(p, k), block(map(added, pieces)))
+
+            return block([*loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
+
+        def tile(acc: Buffer) -> Stmt:
+            cleared = loop("p", self.pixels, lambda p: block(vector_store(
+                acc, (p, piece.start), spread(const(0, DTYPE), piece.lanes)) for piece in pieces), ForKind.UNROLLED)  # fmt: skip
+            added = alloc("vectors", (width,), DTYPE, "local", lambda line: loop(
+                "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
+            return block([cleared, added, stored(acc)])
+
+        return alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+
+    def _changed(
+        self, finish: Finish, acc: Buffer, pieces: Sequence[_Piece], columns: PrimExpr, out: Buffer
+    ) -> Stmt:
+        """Store what is made of the sums of a tile, whose first channel is `columns`."""
+
+        def vector(p: Var, piece: _Piece) -> Stmt:
+            def lane(x: Var) -> Stmt:
+                place = piece.start + x
+                tables = {
+                    name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()
+                }
+                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(
+                    out, substitute(finish.store.value, {**tables, finish.total: total}), (p, place)))  # fmt: skip
+
+            return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
+
+        return loop("p", self.pixels, lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED)
+
+    @property
+    def zero(self) -> PrimExpr:
+        return spread(const(0, DTYPE), self.lanes)
+
+
+def _number(size: PrimExpr) -> int:
+    assert isinstance(size, IntImm)
+    return size.value
+
+
+__all__ = ["RowLoops", "TapVectors"]

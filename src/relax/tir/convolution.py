@@ -1,0 +1,112 @@
+"""Recognising kernels of one convolution with channels before pixels, of images with two dimensions of pixels.
+
+    padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)         (if there is padding)
+    C[n, co, h, w] += W[co, ci, i, j] * padded[n, ci, h + i, w + j]             a reduction
+    R[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)                          (if something is computed of its elements)
+
+The answer tells what kind of convolution it is. Whether windows are inside of the data, and which strides and groups
+there are, is for the schedule rules that arrange the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..prim import Add, IntImm, Mul, PrimExpr, Var, is_const
+from .buffer import Buffer, BufferLoad
+from .nests import Nest, nest_of, root_of
+from .stmt import PrimFunc
+
+DTYPE = "float32"
+RANK = 4
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of float32, of a known number of taps."""
+
+    data: Buffer
+    """The parameter that is the data."""
+    weights: Buffer
+    """The parameter that is the weights."""
+    is_of_elements: bool
+    """True for one tap, of all input channels."""
+    is_depthwise: bool
+    """True for several taps, of one input channel, and as many output channels as input channels."""
+
+
+def convolution_of(func: PrimFunc) -> Convolution | None:
+    """The convolution that a kernel computes; None if it is none, or more than one."""
+    nests = [nest_of(stmt) for stmt in root_of(func)[1]]
+    sums = [nest for nest in nests if nest is not None and nest.is_reduction]
+    if len(sums) != 1 or any(nest is None for nest in nests):
+        return None
+    factors = _factors(sums[0])
+    if factors is None:
+        return None
+    others = [nest for nest in nests if nest is not None and nest is not sums[0]]
+    for weight, data in (factors, factors[::-1]):
+        found = _convolution(sums[0], weight, data, others, list(func.buffer_map.values()))
+        if found is not None:
+            return found
+    return None
+
+
+def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
+    """The factors of the products that a reduction adds up, each an element of a tensor."""
+    store = nest.stores[0]
+    if len(nest.stores) != 1 or not isinstance(store.value, Add):
+        return None
+    total, product = store.value.a, store.value.b
+    if not isinstance(product, Mul):
+        total, product = product, total
+    if not isinstance(total, BufferLoad) or total.buffer is not store.buffer or not isinstance(product, Mul):
+        return None
+    a, b = product.a, product.b
+    return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
+
+
+def _convolution(
+    nest: Nest, weight: BufferLoad, data: BufferLoad, others: Sequence[Nest], params: Sequence[Buffer]
+) -> Convolution | None:
+    store = nest.stores[0]
+    source = _source(data.buffer, others, params)
+    if (
+        source is None
+        or weight.buffer not in params
+        or any(b.dtype != DTYPE for b in (source, weight.buffer))
+    ):
+        return None
+    if store.buffer.dtype != DTYPE or any(len(a.indices) != RANK for a in (store, weight, data)):
+        return None
+    if (
+        not all(isinstance(index, Var) for index in weight.indices)
+        or weight.indices[0] is not store.indices[1]
+    ):
+        return None
+    channels, inputs, *taps = weight.buffer.shape
+    sizes = (channels, inputs, *taps, data.buffer.shape[1])
+    if not all(isinstance(size, IntImm) for size in sizes):
+        return None
+    of_elements = all(is_const(size, 1) for size in taps) and data.indices[1] is weight.indices[1]
+    depthwise = not of_elements and is_const(inputs, 1) and _equal(data.buffer.shape[1], channels)
+    return Convolution(source, weight.buffer, of_elements, depthwise)
+
+
+def _source(buffer: Buffer, others: Sequence[Nest], params: Sequence[Buffer]) -> Buffer | None:
+    """The parameter that a buffer is, or is a padded copy of; None if it is neither."""
+    if buffer in params:
+        return buffer
+    for nest in others:
+        loads = nest.loads()
+        if nest.stores[0].buffer is buffer and len(loads) == 1 and loads[0].buffer in params:
+            return loads[0].buffer
+    return None
+
+
+def _equal(a: PrimExpr, b: PrimExpr) -> bool:
+    return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
+
+
+__all__ = ["Convolution", "convolution_of"]

@@ -1,0 +1,126 @@
+"""Make one kernel of three convolutions that follow each other: inverted residuals, whose middle is the largest part.
+
+Before   with R.dataflow():                                        After   with R.dataflow():
+             lv = R.call_tir(cls.conv2d_clip, (x, w1, …), …)                   gv = R.call_tir(cls.fused_convolutions, (x, w1, …), …)
+             lv1 = R.call_tir(cls.conv2d1_clip, (lv, w2, …), …)                R.output(gv)
+             gv = R.call_tir(cls.conv2d2_add, (lv1, w3, x, …), …)
+             R.output(gv)
+
+The first and the last are convolutions of single elements (1 × 1), the one between them is depthwise; they are recognised
+by what they compute. Each may have computations of its elements before and behind it, as FuseTIR has put them into its
+kernel. The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so that lines of the
+middle stay in cache.
+
+Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers that
+are not float32, kernels on two sides of a call that may write to a tensor or on different virtual devices, and calls that
+are not proved to fit their kernel. At optimisation level 0 nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...analysis.effects import effects_of
+from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...analysis.uses import uses_of
+from ...expr import Call, Constant, DataflowBlock, DataflowVar, Var, VarBinding
+from ...ir import IRModule
+from ...ir.transform import PassContext
+from ...tir import Buffer, PrimFunc
+from ...tir.convolution import Convolution, convolution_of
+from ..decorators import module_pass
+from .fuse_ops import movable_kernel
+from .fuse_tir import with_merged_kernels
+from .kernel_calls import KernelCall, KernelCalls
+from .outline_groups import GroupOutliner
+
+NAME = "fused_convolutions"
+
+
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
+def FuseConvolutions(mod: IRModule) -> IRModule:
+    """Make one kernel of three convolutions that follow each other; see the module's docstring."""
+    convolutions = {
+        func: convolution
+        for func in mod.functions.values()
+        if isinstance(func, PrimFunc) and (convolution := convolution_of(func)) is not None
+    }
+    if PassContext.current().opt_level == 0 or not any(c.is_depthwise for c in convolutions.values()):
+        return mod
+    grouped = GroupOutliner(
+        mod, lambda block, calls: _Block(block, calls, convolutions).chains(), lambda group: NAME
+    ).module()
+    return mod if grouped is mod else with_merged_kernels(grouped, lambda kernel: kernel)
+
+
+class _Block:
+    """The bindings of a dataflow block, by number, and what reads them."""
+
+    def __init__(
+        self, block: DataflowBlock, calls: KernelCalls, convolutions: dict[PrimFunc, Convolution]
+    ) -> None:
+        self.bindings = block.bindings
+        self.kernels = [movable_kernel(binding, calls) for binding in block.bindings]
+        self.convolutions = [None if k is None else convolutions.get(k.func) for k in self.kernels]
+        self.numbers = {binding.var: number for number, binding in enumerate(block.bindings)}
+        self.readers: list[list[int]] = [[] for _ in block.bindings]
+        self.place: list[int] = []
+        """The number of calls before a binding that may write to a tensor."""
+        writes = 0
+        for number, binding in enumerate(block.bindings):
+            uses = uses_of(binding)
+            uses.add_definition(binding.var)
+            for var in uses.variables:
+                if var in self.numbers and var is not binding.var:
+                    self.readers[self.numbers[var]].append(number)
+            if isinstance(binding.value, Call) and effects_of(binding.value, calls.mod).may_change:
+                writes += 1
+            self.place.append(writes)
+
+    def chains(self) -> list[list[VarBinding]]:
+        """The groups of three convolutions, each in order."""
+        groups: list[list[VarBinding]] = []
+        used: set[int] = set()
+        for number, convolution in enumerate(self.convolutions):
+            chain = self._chain(number) if convolution is not None and convolution.is_depthwise else []
+            if len(chain) == 3 and not used & set(chain):
+                used |= set(chain)
+                groups.append([b for b in map(self.bindings.__getitem__, chain) if isinstance(b, VarBinding)])
+        return groups
+
+    def _chain(self, depthwise: int) -> list[int]:
+        """The numbers of three convolutions, of which the second one is depthwise; none if there are no such."""
+        data = self._operand(depthwise)
+        expand = self.numbers.get(data) if isinstance(data, Var) else None
+        if expand is None or self.readers[expand] != [depthwise] or len(self.readers[depthwise]) != 1:
+            return []
+        project = self.readers[depthwise][0]
+        chain = [expand, depthwise, project]
+        kinds = [c is not None and c.is_of_elements for c in map(self.convolutions.__getitem__, chain)]
+        if kinds != [True, False, True] or self._operand(project) is not self.bindings[depthwise].var:
+            return []
+        private = all(isinstance(self.bindings[n].var, DataflowVar) for n in (expand, depthwise))
+        fits = private and all(map(self._has_weights, chain)) and self.place[expand] == self.place[project]
+        return chain if fits and len({self._device(number) for number in chain}) == 1 else []
+
+    def _operand(self, number: int) -> object:
+        """The data of a convolution."""
+        return self._argument(number, lambda convolution: convolution.data)
+
+    def _has_weights(self, number: int) -> bool:
+        """True if the weights of a convolution are a constant."""
+        return isinstance(self._argument(number, lambda convolution: convolution.weights), Constant)
+
+    def _argument(self, number: int, of: Callable[[Convolution], Buffer]) -> object:
+        kernel, convolution = self.kernels[number], self.convolutions[number]
+        if kernel is None or convolution is None:
+            return None
+        buffer = of(convolution)
+        return next((value for known, value in kernel.inputs if known is buffer), None)
+
+    def _device(self, number: int) -> tuple[int, ...]:
+        kernel: KernelCall | None = self.kernels[number]
+        return () if kernel is None else tuple(id(info.vdevice) for _, info in kernel.outputs)
+
+
+__all__ = ["FuseConvolutions"]

@@ -1,0 +1,203 @@
+"""ByRows: three convolutions, of which the middle one is depthwise, with what is between them in lines of a ring."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.schedules import schedule
+from relax.schedules.cpu import ByRows
+from relax.schedules.cpu.chains import chain_of
+from relax.schedules.cpu.pixels import WeightBlocks
+from relax.schedules.cpu.row_loops import TapVectors
+
+CASES = {
+    "a residual": {"ci": 5, "middle": 20, "co": 5, "residual": True},
+    "stride 2": {"ci": 3, "middle": 16, "co": 9, "stride": 2},
+    "two widths of tiles": {"ci": 4, "middle": 70, "co": 70},
+    "a channel": {"ci": 1, "middle": 1, "co": 1},
+    "5 × 5, stride 2": {"ci": 2, "middle": 33, "co": 24, "kernel": 5, "pad": 2, "stride": 2},
+    "no padding": {"ci": 6, "middle": 17, "co": 40, "pad": 0},
+    "a stride that meets each line once": {"ci": 2, "middle": 18, "co": 3, "stride": 3},
+}
+SIZES = [(1, 1, 1), (2, 3, 5), (0, 4, 4), (1, 0, 3), (1, 5, 0), (1, 13, 7), (2, 7, 8), (1, 2, 31)]
+"""Batches and images: of nothing, a pixel, a tile's pixels of a line, one more, and primes."""
+
+
+class Chain:
+    """Three convolutions with what is computed of their results: a scale and bounds, and perhaps the data added."""
+
+    def __init__(self, ci, middle, co, kernel=3, stride=1, pad=1, residual=False, dilation=1, dtype="float32"):
+        self.ci, self.middle, self.co, self.kernel, self.stride, self.pad = ci, middle, co, kernel, stride, pad
+        self.residual, self.dilation, self.dtype = residual, dilation, dtype
+
+    def tensors(self, size=None):
+        n, h, w = (te.var(name, "int64") for name in "nhw") if size is None else size
+        shapes = [(n, self.ci, h, w), *self.shapes()]
+        names = ("X", "E", "D", "P", "a", "b", "c")
+        return [te.placeholder(shape, self.dtype, name) for shape, name in zip(shapes, names, strict=True)]
+
+    def shapes(self):
+        """The shapes of what is known: weights and scales."""
+        weights = [(self.middle, self.ci, 1, 1), (self.middle, 1, *[self.kernel] * 2), (self.co, self.middle, 1, 1)]
+        return [*weights, (self.middle,), (self.middle,), (self.co,)]
+
+    def func(self, size=None, more=lambda first, second: []):
+        """The chain as a PrimFunc, which may have results of its middle too."""
+        x, e, d, p, a, b, c = self.tensors(size)
+        layouts = ("NCHW", "OIHW")
+        first = bounded(topi.nn.conv(x, e, 1, 0, 1, 1, *layouts), a)
+        second = topi.nn.conv(first, d, self.stride, self.pad, self.dilation, self.middle, *layouts)
+        second = bounded(second, b)
+        third = topi.nn.conv(second, p, 1, 0, 1, 1, *layouts)
+
+        def element(n, i, y, z):
+            total = third[n, i, y, z] + c[i]
+            return total + x[n, i, y, z] if self.residual else total
+
+        result = te.compute(third.shape, element, "result")
+        return te.create_prim_func([x, e, d, p, a, b, c, *more(first, second), result])
+
+    def arrays(self, n, h, w):
+        """Small integers, so that sums are exact in any order, and a result full of rubbish."""
+        generator = np.random.default_rng(0)
+        shapes = [(n, self.ci, h, w), *self.shapes()]
+        values = [generator.integers(-2, 3, shape).astype(self.dtype) for shape in shapes]
+        out = ((s + 2 * self.pad - self.dilation * (self.kernel - 1) - 1) // self.stride + 1 for s in (h, w))
+        return [*values, np.full((n, self.co, *out), 77, self.dtype)]
+
+    def sizes(self):
+        """The images that are not smaller than a window."""
+        least = self.dilation * (self.kernel - 1) + 1 - 2 * self.pad
+        return [size for size in SIZES if min(size[1:]) >= least]
+
+
+def bounded(y, scale):
+    """max(min(y * scale, 6), 0), with a scale for each channel."""
+
+    def element(n, c, h, w):
+        return tir.max(tir.min(y[n, c, h, w] * scale[c], 6.0), 0.0)
+
+    return te.compute(y.shape, element, "bounded")
+
+
+def packed(func, target):
+    """The function for weights that are known, and their packings."""
+    result = ByRows().pack(func, target, [1, 2, 3, 4, 5, 6])
+    assert result is not None
+    return result.func, result.packings
+
+
+def arranged(packings, arrays):
+    """The arguments of the packed function."""
+    return [
+        np.ascontiguousarray(packings[i](array)) if i in packings else array for i, array in enumerate(arrays)
+    ]
+
+
+def same_by_rows(target, chain, *sizes, known=None):
+    """The function by rows computes what the loops as they are written do, interpreted and compiled."""
+    func = chain.func(known)
+    rows, packings = packed(func, target)
+    tir.verify_well_formed(rows)
+    here, packings_here = packed(func, resolve("llvm"))
+    plain, compiled = build_module(func)["main"], build_module(here)["main"]
+    for size in sizes:
+        expected, given, native = chain.arrays(*size), chain.arrays(*size), chain.arrays(*size)
+        plain(*expected)
+        tir.interpret(rows, *arranged(packings, given), reverse_parallel=True)
+        compiled(*arranged(packings_here, native))
+        np.testing.assert_array_equal(given[-1], expected[-1])
+        np.testing.assert_array_equal(native[-1], expected[-1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unknown_sizes(target, case):
+    chain = Chain(**CASES[case])
+    same_by_rows(target, chain, *chain.sizes())
+
+
+@pytest.mark.parametrize("case", ["a residual", "stride 2"])
+def test_known_sizes(target, case):
+    same_by_rows(target, Chain(**CASES[case]), (2, 12, 13), known=(2, 12, 13))
+
+
+def test_narrow_vectors_and_few_registers():
+    same_by_rows(resolve("llvm -mcpu=haswell"), Chain(ci=3, middle=20, co=12), (1, 5, 9))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_several_chunks_and_bands(stride):
+    """A group of channels for two cores: images are cut into chunks, of which each has several bands."""
+    chain = Chain(ci=3, middle=40, co=7, stride=stride)
+    func = chain.func()
+    target = resolve("llvm -mcpu=skylake-avx512 -num-cores=2")
+    text = packed(func, target)[0].script()
+    assert "chunks" in text
+    here, packings = packed(func, resolve("llvm"))
+    plain, compiled = build_module(func)["main"], build_module(here)["main"]
+    for size in ((1, 121, 130), (2, 57, 300), (1, 2, 1500), (1, 300, 1)):
+        expected, native = chain.arrays(*size), chain.arrays(*size)
+        plain(*expected)
+        compiled(*arranged(packings, native))
+        np.testing.assert_array_equal(native[-1], expected[-1])
+
+
+def test_nan_and_infinities_reach_the_pixels_that_they_reach():
+    chain = Chain(ci=3, middle=19, co=8, residual=False)
+    func = chain.func()
+    here, packings = packed(func, resolve("llvm"))
+    plain, compiled = build_module(func)["main"], build_module(here)["main"]
+    expected = chain.arrays(1, 9, 20)
+    x = expected[0]
+    x[0, 1, 4, 3], x[0, 0, 0, 0], x[0, 2, 8, 19] = np.nan, np.inf, -np.inf
+    native = [array.copy() for array in expected]
+    plain(*expected)
+    compiled(*arranged(packings, native))
+    np.testing.assert_array_equal(native[-1], expected[-1])
+
+
+def test_weights_are_packed_in_vectors_of_channels(target):
+    chain = Chain(ci=3, middle=20, co=9)
+    _, packings = packed(chain.func(), target)
+    assert packings == {
+        1: WeightBlocks(20, 3, 16, True), 2: TapVectors(20, 9, 32), 3: WeightBlocks(9, 20, 16, True)
+    }  # fmt: skip
+    weights = np.arange(180, dtype="float32").reshape(20, 1, 3, 3)
+    taps = packings[2](weights)
+    np.testing.assert_array_equal(taps[4, :20], weights[:, 0, 1, 1])
+    assert not taps[:, 20:].any()
+
+
+def test_weights_that_are_not_known_are_for_the_rules_of_each_convolution(same):
+    """Also where some are known: the function has three convolutions, each arranged."""
+    chain = Chain(ci=9, middle=20, co=11)
+    func = chain.func((1, 6, 9))
+    shapes = [array.shape for array in chain.arrays(1, 6, 9)]
+    same(func, ByRows(), shapes)
+    some = ByRows().pack(func, resolve("llvm"), [1])
+    assert some is not None
+    assert list(some.packings) == [1]
+    expected, native = chain.arrays(1, 6, 9), chain.arrays(1, 6, 9)
+    build_module(func)["main"](*expected)
+    build_module(some.func)["main"](*arranged(some.packings, native))
+    np.testing.assert_array_equal(native[-1], expected[-1])
+
+
+DECLINED = {
+    "dilation": lambda: Chain(4, 16, 8, dilation=2, pad=2).func(),
+    "float64": lambda: Chain(4, 16, 8, dtype="float64").func(),
+    "a middle that is a result": lambda: Chain(4, 16, 8).func(more=lambda first, second: [first]),
+    "sums that are a result": lambda: Chain(4, 16, 8).func(more=lambda first, second: [second]),
+    "few elements": lambda: Chain(1, 2, 1).func((1, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("case", DECLINED)
+def test_other_functions_are_no_chains(target, case):
+    func = DECLINED[case]()
+    assert chain_of(func) is None
+    assert schedule(func, target, [ByRows()]) is func
+    assert ByRows().pack(func, target, [1, 2, 3]) is None
