@@ -41,6 +41,7 @@ from ..runtime.cpu_features import machine_of_triple, missing_features
 from ..runtime.encoding import ExecutableError
 from ..runtime.files import in_threads
 from ..runtime.format import stated_digest
+from ..runtime.mapping import mapped
 from ..runtime.native import host_machine
 from ..runtime.tensor import numpy_view
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
@@ -114,7 +115,7 @@ class ProgramMemory:
             if stated_digest(file.read(_HEAD)) != digest:
                 raise ValueError("the file of another program")
             try:
-                executable = Executable.read(file, self.name)
+                executable = Executable.read(file, self.name, mapped(file))
             except ExecutableError:
                 cache.remove_program(digest)
                 raise
