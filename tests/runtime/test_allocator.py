@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 import random
+import sys
 import threading
 
 import numpy as np
@@ -10,9 +14,10 @@ import pytest
 
 import relax
 from relax.ir.transform import PassContext
+from relax.runtime import allocator as allocation
 from relax.runtime.allocator import PATIENCE, SMALL, Allocator
 from relax.runtime.devices import cpu
-from relax.runtime.tensor import view_tensor
+from relax.runtime.tensor import new_tensor, numpy_view, view_tensor
 from relax.script import ir as I
 from relax.script import relax as R
 
@@ -65,6 +70,71 @@ def test_a_block_that_is_passed_over_is_given_back():
     for _ in range(PATIENCE + 1):
         allocator.take(MB)
     assert allocator.stats().reserved == MB
+
+
+def resident(tensor):
+    """The pages of a tensor of bytes that are in memory."""
+    libc = ctypes.CDLL(None)
+    start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    count = (tensor.data_ptr() + tensor.numel() - start) // mmap.PAGESIZE
+    pages = (ctypes.c_ubyte * count)()
+    assert libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(count * mmap.PAGESIZE), pages) == 0
+    return sum(page & 1 for page in pages) / count
+
+
+@pytest.fixture
+def touched(monkeypatch):
+    """The threads that touch new blocks; the process may run on three processors, and loops on one thread."""
+    started = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(allocation, "num_threads", lambda: 1)
+    touch = allocation.touch_beside
+    monkeypatch.setattr(allocation, "touch_beside", lambda tensor: started.append(touch(tensor)))
+    return started
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not touch pages for others")
+def test_a_new_block_is_touched_by_a_thread(touched):
+    storage = Allocator().take(40 * MB)  # more than the C library keeps
+    touched[0].join(60)
+    assert resident(storage) == 1
+
+
+def test_touching_a_block_changes_nothing_in_it():
+    tensor = new_tensor((3 * MB + 77,), "uint8", large_pages=False)
+    numpy_view(tensor)[...] = np.arange(tensor.numel()) % 251
+    thread = allocation.touch_beside(tensor)
+    if thread is not None:
+        thread.join(60)
+    np.testing.assert_array_equal(numpy_view(tensor), np.arange(tensor.numel()) % 251)
+
+
+def test_a_block_may_be_given_back_while_it_is_touched(touched):
+    for _ in range(20):
+        allocator = Allocator()
+        storage = allocator.take(8 * MB)
+        del storage
+        assert allocator.release() == 8 * MB
+    for thread in touched:
+        thread.join(60)
+
+
+def test_a_thread_touches_only_where_it_helps(touched, monkeypatch):
+    Allocator().take(MB)
+    Allocator("naive").take(8 * MB)
+    assert touched == []
+    monkeypatch.setattr(allocation, "num_threads", lambda: 3)
+    Allocator().take(8 * MB)
+    assert touched == [None]  # no processor is free
+
+
+def test_where_no_thread_can_be_started_a_block_is_touched_by_the_program(touched, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert Allocator().take(8 * MB).numel() == 8 * MB
+    assert touched == [None]
 
 
 def test_devices_do_not_share_blocks():

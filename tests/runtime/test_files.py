@@ -12,7 +12,7 @@ import pytest
 
 from relax.runtime import files
 from relax.runtime.executable import ExecutableError
-from relax.runtime.files import BLOCK, checksum, checksum_of_rest, in_threads, read_places
+from relax.runtime.files import BLOCK, checksum, checksum_of_rest, in_threads, read_places, write_parts
 from relax.runtime.format import Section
 
 DATA = np.random.default_rng(0).integers(0, 256, 9 * BLOCK + 5, dtype="uint8").tobytes()
@@ -104,3 +104,23 @@ def test_results_have_the_order_of_jobs_and_errors_come_through(way):
     assert in_threads(len, []) == []
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda x: 1 // x, [1, 0, 1])
+
+
+@pytest.mark.parametrize("way_of_writing", ["writev", "a part at a time", "parts of writes"])
+def test_what_is_written_in_parts_is_whole(tmp_path, monkeypatch, way_of_writing):
+    if way_of_writing == "a part at a time":
+        monkeypatch.delattr(os, "writev", raising=False)
+    elif way_of_writing == "parts of writes":  # as where a signal comes or the disk is nearly full
+        write = os.write
+        monkeypatch.setattr(
+            os,
+            "writev",
+            lambda fd, parts: write(fd, b"".join(parts)[: max(1, sum(map(len, parts)) // 2)]),
+            raising=False,
+        )
+        monkeypatch.setattr(os, "write", lambda fd, part: write(fd, part[: max(1, len(part) // 2)]))
+    ends = [0, 1, 1, 100, *range(101, 2301), 3 * BLOCK, len(DATA)]
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        write_parts(file, [memoryview(DATA)[a:b] for a, b in pairwise(ends)])
+    assert path.read_bytes() == DATA

@@ -19,6 +19,7 @@ from relax.codegen import cache, later
 from relax.ir.transform import PassContext, PassInstrument, module_pass
 from relax.op import Operator
 from relax.op.operator import operator
+from relax.runtime import mapping, numpy_view
 from relax.script import from_source
 from relax.struct_info import TensorStructInfo
 from relax.vm import recall as programs
@@ -591,3 +592,25 @@ def test_memory_of_a_loaded_program_is_its_own():
         np.testing.assert_array_equal(result.numpy(), WEIGHTS)
         np.from_dlpack(result)[...] = 0
     assert cache.statistics.programs == 1
+
+
+def test_constants_of_a_large_program_are_in_its_file(fresh, monkeypatch):
+    """And stay what they are when the file is removed, or somebody writes to them."""
+    monkeypatch.setattr(mapping, "_FAULTS", 1 << 20)  # also where the system has no large pages for files
+    weights = RNG.standard_normal((1024, 1500)).astype("float32")
+    source = from_source(
+        "from relax.script import relax as R\n@R.function\n"
+        'def main(x: R.Tensor(("n", 1024), "float32"), w: R.Tensor((1024, 1500), "float32")):\n    return R.matmul(x, w)\n'
+    )
+    relax.build(source, params={"w": weights})
+    before = file_of(fresh).read_bytes()
+    executables = [relax.build(source, params={"w": weights}) for _ in range(2)]
+    assert cache.statistics.programs == 2
+    for constant in executables[0].constants:
+        if isinstance(constant, tvm_ffi.Tensor):
+            numpy_view(constant)[...] = 0
+    assert file_of(fresh).read_bytes() == before
+    cache.clear()
+    x = RNG.standard_normal((3, 1024)).astype("float32")
+    result = relax.VirtualMachine(executables[1], relax.cpu())["main"](x).numpy()
+    np.testing.assert_allclose(result, x @ weights, rtol=1e-3, atol=1e-3)

@@ -38,6 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..runtime.files import write_parts
+
 _log = logging.getLogger(__name__)
 
 _MAGIC: Final = b"relax kernel 2\n"
@@ -337,7 +339,7 @@ def _write_atomically(folder: Path, name: str, pieces: Iterable[bytes | memoryvi
     descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)  # mode 0600
     try:
         with open(descriptor, "wb") as file:
-            file.writelines(pieces)
+            write_parts(file, pieces)
         os.replace(temporary, folder / name)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -125,11 +125,6 @@ class StoredArray:
             assert self._tensor is not None
             return self._tensor
 
-    @property
-    def kept_tensor(self) -> tvm_ffi.Tensor | None:
-        """The tensor that `tensor` gave, None if nobody has asked for it."""
-        return self._tensor
-
     def _read(self) -> Array:
         array = None if self._array is None else self._array()
         if array is None:

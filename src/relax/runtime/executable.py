@@ -248,13 +248,16 @@ class Executable:
         return cls.read(io.BytesIO(data), name)
 
     @classmethod
-    def read(cls, file: io.BufferedIOBase, name: str) -> Executable:
-        """The executable that an open file holds; ExecutableError says what is wrong with it."""
+    def read(cls, file: io.BufferedIOBase, name: str, memory: tvm_ffi.Tensor | None = None) -> Executable:
+        """The executable that an open file holds; ExecutableError says what is wrong with it.
+
+        Constants of a file that is mapped as `memory` (`relax.runtime.mapping`) are parts of that.
+        """
         try:
             if file.read(4) == b"\x7fELF":
                 file.seek(0)
-                file = io.BytesIO(embedded(file.read()))
-            found = read_sections(file)
+                file, memory = io.BytesIO(embedded(file.read())), None
+            found = read_sections(file, memory)
             absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in found]
             if absent:
                 raise ExecutableError(f"it has no section {absent[0]}")

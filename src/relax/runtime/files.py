@@ -1,4 +1,4 @@
-"""Large files: their checksum and their contents, by several threads.
+"""Large files: their checksum and their contents, by several threads; what is written so that it can be mapped.
 
 The checksum is the SHA-256 of the SHA-256s of blocks of 1 MiB (the last one may be shorter), so that threads can share
 the work: one processor hashes more slowly than memory and disks give.
@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from .tensor import LARGE_PAGE
+
 BLOCK: Final = 1 << 20
 """The bytes that are hashed by themselves."""
 
 _PART: Final = 4 * BLOCK
 """The bytes that one thread reads at once."""
+
+_VECTOR: Final = 1024
+"""The most parts that systems write at once."""
 
 _THREADS: Final = 4
 
@@ -82,10 +87,10 @@ def _hashed(block: Sequence[memoryview]) -> bytes:
     return digest.digest()
 
 
-def _blocks(parts: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
+def _blocks(parts: Iterable[bytes | memoryview], size: int = BLOCK) -> Iterator[list[memoryview]]:
     """The blocks of parts that follow one another, each as the pieces of parts that it is made of."""
     block: list[memoryview] = []
-    room = BLOCK
+    room = size
     for part in parts:
         rest = memoryview(part)
         while len(rest):
@@ -93,7 +98,7 @@ def _blocks(parts: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
             rest, room = rest[room:], room - len(block[-1])
             if not room:
                 yield block
-                block, room = [], BLOCK
+                block, room = [], size
     if block:
         yield block
 
@@ -124,6 +129,26 @@ def read_places(file: io.BufferedIOBase, places: Sequence[tuple[int, memoryview]
         if file.readinto(part) != len(part):
             return False
     return True
+
+
+def write_parts(file: io.BufferedIOBase, parts: Iterable[bytes | memoryview]) -> None:
+    """Write parts that follow one another to an empty file.
+
+    What fills a large page is written at once: then Linux keeps it in one, in which `mapping` finds it.
+    """
+    file.flush()
+    for block in _blocks(parts, LARGE_PAGE):
+        for at in range(0, len(block), _VECTOR):
+            _write(file.fileno(), block[at : at + _VECTOR])
+
+
+def _write(descriptor: int, parts: Sequence[memoryview]) -> None:
+    """Write parts that follow one another, at once if the system can."""
+    done = os.writev(descriptor, parts) if hasattr(os, "writev") else 0
+    for part in parts:
+        rest, done = part[done:], max(0, done - len(part))
+        while len(rest):
+            rest = rest[os.write(descriptor, rest) :]
 
 
 def shares_reads(file: io.BufferedIOBase) -> bool:

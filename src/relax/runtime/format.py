@@ -43,7 +43,7 @@ from .encoding import ExecutableError, Pieces, Reader, Writer
 from .files import checksum, checksum_of_rest, read_places
 from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .sizes import shape_value
-from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
+from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view, view_tensor
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
 VERSION: Final = 8
@@ -260,6 +260,8 @@ def _read_tensor(r: Reader, data: Section) -> tvm_ffi.Tensor:
         raise r.fail(str(error)) from None
     if offset > data.size or nbytes > data.size - offset:
         raise r.fail(f"the contents of a tensor of {nbytes} bytes lie outside section DATA")
+    if nbytes and data.memory is not None and (data.offset + offset) % ALIGNMENT == 0:
+        return view_tensor(data.memory, shape, dtype, data.offset + offset)
     tensor = new_tensor(shape, dtype)
     if nbytes:
         data.read_later(offset, memoryview(numpy_view(tensor).reshape(-1).view("u1")))
@@ -416,6 +418,8 @@ class Section:
     file: io.BufferedIOBase
     offset: int
     size: int
+    memory: tvm_ffi.Tensor | None = None
+    """The file as memory, if it is mapped."""
     wanted: list[tuple[int, memoryview]] = field(default_factory=list[tuple[int, memoryview]])
     """Offsets in the file, and memory that waits for what is there."""
 
@@ -487,8 +491,11 @@ def unpack_sections(data: bytes) -> dict[str, memoryview]:
     return {tag: section.contents() for tag, section in read_sections(io.BytesIO(data)).items()}
 
 
-def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
-    """The sections of an open file, after checking that it is complete and unchanged."""
+def read_sections(file: io.BufferedIOBase, memory: tvm_ffi.Tensor | None = None) -> dict[str, Section]:
+    """The sections of an open file, after checking that it is complete and unchanged.
+
+    Where the file is mapped as `memory`, its tensors are parts of that.
+    """
     found = file.seek(0, io.SEEK_END)
     file.seek(0)
     head = file.read(_HEADER.size)
@@ -506,7 +513,10 @@ def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
     if found != length:
         what = "truncated" if found < length else "followed by something else"
         raise ExecutableError(f"it is {what}: its length is {found} bytes, expected {length}")
-    if checksum_of_rest(file) != digest:
+    if memory is not None and memory.numel() != length:
+        raise ExecutableError("its length has changed")
+    rest = checksum_of_rest(file) if memory is None else checksum([_bytes_of(memory)[_HEADER.size :]])
+    if rest != digest:
         raise ExecutableError("it is corrupted: its checksum does not match its contents")
     if count * _ENTRY.size > length - _HEADER.size:
         raise ExecutableError("its section table is malformed")
@@ -516,5 +526,9 @@ def read_sections(file: io.BufferedIOBase) -> dict[str, Section]:
     for tag, _, offset, size in _ENTRY.iter_unpack(table):
         if offset > length or size > length - offset:
             raise ExecutableError("its section table is malformed")
-        sections[tag.decode("ascii", "replace")] = Section(file, offset, size)
+        sections[tag.decode("ascii", "replace")] = Section(file, offset, size, memory)
     return sections
+
+
+def _bytes_of(memory: tvm_ffi.Tensor) -> memoryview:
+    return memoryview(numpy_view(memory))

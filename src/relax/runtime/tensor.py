@@ -160,14 +160,20 @@ def _layout(shape: tuple[int, ...], dtype: str) -> tuple[int, int, int, int, int
     return total, header, ndim, *DLPACK_CODES[dtype], dims
 
 
-def new_tensor(shape: Sequence[int], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
+def new_tensor(
+    shape: Sequence[int], dtype: str, device: Device | None = None, *, large_pages: bool = True
+) -> tvm_ffi.Tensor:
     """A fresh, uninitialised tensor in host memory, aligned to 64 bytes, on a device of the host (None: the first).
 
     Header, shape, strides and data are one allocation which the tensor's end gives back by plain ``free``:
-    no Python runs then, so a tensor may die on any thread, and after the interpreter.
+    no Python runs then, so a tensor may die on any thread, and after the interpreter. Without `large_pages`, none are
+    asked for.
     """
     total, header, ndim, code, bits, dims = _layout(tuple(shape), dtype)
-    address = _aligned_alloc(ALIGNMENT, total) if total < LARGE_PAGE else _in_large_pages(total)
+    if large_pages and total >= LARGE_PAGE:
+        address = _in_large_pages(total)
+    else:
+        address = _aligned_alloc(ALIGNMENT, total)
     if not address:
         raise MemoryError(f"out of memory: a {dtype} tensor of shape {_tuple(shape)} needs {total} bytes")
     at = address + _MANAGED.size

@@ -6,7 +6,7 @@ the order of constants. So the kernel cache (`relax.codegen.cache`) keeps whole 
     key     the digest of the module (names, spans and the elements of constants included), and of what else decides
             the program: target, options, pipeline, PassContext, the compiler's files, versions
     note    the digest of the executable's file, the constants that are not in it, the passes that ran
-    file    the executable, as `Executable.save` writes it; constants that the module has as they are, are not in it
+    file    the executable, as `Executable.save` writes it; constants that the module has in memory are not in it
 
 A program with anything in it that the key cannot describe is built each time: a pipeline that is no name of relax's
 own, instruments that look on, operators or facts of them that were registered elsewhere. So is one of which a warning
@@ -41,8 +41,8 @@ from ..runtime.cpu_features import machine_of_triple, missing_features
 from ..runtime.encoding import ExecutableError
 from ..runtime.files import in_threads
 from ..runtime.format import stated_digest
+from ..runtime.mapping import mapped
 from ..runtime.native import host_machine
-from ..runtime.tensor import numpy_view
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
 from ..transform.pipeline import BUILT_IN
@@ -114,7 +114,7 @@ class ProgramMemory:
             if stated_digest(file.read(_HEAD)) != digest:
                 raise ValueError("the file of another program")
             try:
-                executable = Executable.read(file, self.name)
+                executable = Executable.read(file, self.name, mapped(file))
             except ExecutableError:
                 cache.remove_program(digest)
                 raise
@@ -155,15 +155,14 @@ class ProgramMemory:
             later.do_later(self.key, write)
 
     def _shared(self, values: Sequence[Any]) -> dict[int, str]:
-        """The constants of a program, by index, that are in the memory of those of the module."""
+        """The constants of a program, by index, that are in the memory of those of the module.
+
+        What the module has in a file is kept: it would have to be read, and copied, where the program's file is mapped.
+        """
         places: dict[_Place, str] = {}
         for text, constant in self.constants.items():
-            content = constant.content
-            tensor = content.kept_tensor if isinstance(content, StoredArray) else None
-            if tensor is not None:
-                places[_place(numpy_view(tensor))] = text
-            elif not isinstance(content, StoredArray):
-                places[_place(content)] = text
+            if not isinstance(constant.content, StoredArray):
+                places[_place(constant.content)] = text
         found: dict[int, str] = {}
         for index, value in enumerate(values):
             if isinstance(value, tvm_ffi.Tensor):

@@ -126,6 +126,31 @@ def test_a_program_that_was_built_is_found_without_reading_the_elements(path, tm
     assert relax.codegen.cache.statistics.programs == found + 1
 
 
+def test_elements_that_a_program_has_as_they_are_are_not_read_again(path, tmp_path, monkeypatch):
+    """The program's file has them: a table of which rows are taken."""
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("RELAX_CACHE_PROGRAMS", raising=False)
+    rows = helper.make_tensor_value_info("rows", TensorProto.INT64, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 513])
+    nodes = [helper.make_node("Gather", ["weights", "rows"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [rows], [y], [numpy_helper.from_array(WEIGHTS, "weights")])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    path.write_bytes(proto.SerializeToString())
+
+    def read(self):
+        raise AssertionError("the elements are read")
+
+    for again in range(2):
+        found = relax.codegen.cache.statistics.programs
+        if again:
+            monkeypatch.setattr(StoredArray, "_read", read)
+        vm = relax.VirtualMachine(relax.build(from_onnx(path)), relax.cpu())
+        assert relax.codegen.cache.statistics.programs == found + again
+        for places in ([], [511], [0, 5, 0]):
+            taken = np.array(places, "int64")
+            np.testing.assert_array_equal(vm["main"](taken).numpy(), WEIGHTS[taken])
+
+
 def test_other_weights_are_another_program(path, tmp_path, monkeypatch):
     monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
     x = np.ones((1, 512), "float32")
