@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import relax
+from relax.frontend.onnx.values import Elements
+from relax.prim import Sub
 
 
 def x(*shape: int) -> np.ndarray:
@@ -347,3 +349,43 @@ def test_what_cannot_be_known(imported, nodes, message):
     with pytest.raises(relax.DiagnosticError, match=message) as caught:
         imported(f"agraph (float[N, 3] x, int64[K] s) => (float[A] y) {{ {nodes} }}")
     assert caught.value.diagnostics[0].code == "E6005"
+
+
+def test_equal_elements_are_one_object():
+    """Masks that models compute from constants have thousands of elements, of a few values; 0.0 is not -0.0."""
+    values = np.array([0.0, -0.0, 1.5, np.nan, 1.5, 0.0, np.inf, np.inf], "float32")
+    elements = Elements.of(values, "float32")
+    np.testing.assert_array_equal(np.signbit(elements.numbers()), np.signbit(values))
+    np.testing.assert_array_equal(elements.numbers(), values)
+    assert elements.flat[2] is elements.flat[4]
+    assert elements.flat[0] is elements.flat[5]
+    assert elements.flat[0] is not elements.flat[1]
+    assert Elements.of([True, 1], "int64").ints() == (1, 1)
+
+
+def test_a_mask_of_few_values_is_quick_to_import(monkeypatch, imported):
+    """The mask of shifted windows, regions[:, None] - regions[None, :]: the same difference is computed once."""
+    counted = []
+    plain = Sub.__post_init__
+    monkeypatch.setattr(Sub, "__post_init__", lambda self: (counted.append(self), plain(self))[1])
+    regions = ", ".join(str(region) for region in np.arange(31) // 8)
+    mod = imported(
+        f"""
+    agraph (float[N, 4] x) => (float[32, 32] y) {{
+      zero = Constant<value_ints = [0]>()
+      one = Constant<value_ints = [1]>()
+      two = Constant<value_ints = [2]>()
+      shape = Shape(x)
+      last = Slice(shape, one, two, zero)
+      first = Constant<value_ints = [{regions}]>()
+      whole = Concat<axis = 0>(first, last)
+      regions = Cast<to = 1>(whole)
+      rows = Unsqueeze(regions, one)
+      columns = Unsqueeze(regions, zero)
+      y = Sub(rows, columns)
+    }}"""
+    )
+    mask = mod["main"].body.body
+    distances = np.append(np.arange(31) // 8, 4)
+    np.testing.assert_array_equal(mask.data, np.subtract.outer(distances, distances))
+    assert 0 < len(counted) <= 25

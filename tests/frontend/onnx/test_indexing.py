@@ -90,6 +90,36 @@ def test_choosing(agrees):
     )
 
 
+def test_elements_where_a_mask_is_true(agrees):
+    """x[mask]: how many there are only the data tell, the depth of an index is the rank of the mask."""
+    mod = agrees(
+        """
+    agraph (float[N, 3] x, float[N] low) => (float[K] all, float[M, 3] rows, float[N, 3] without) {
+      zero = Constant<value_float = 0.0>()
+      positive = Greater(x, zero)
+      all_at = NonZero(positive)
+      all_places = Transpose<perm = [1, 0]>(all_at)
+      all = GatherND(x, all_places)
+      chosen = Less(low, zero)
+      rows_at = NonZero(chosen)
+      rows_places = Transpose<perm = [1, 0]>(rows_at)
+      rows = GatherND(x, rows_places)
+      without_values = Neg(rows)
+      without = ScatterND(x, rows_places, without_values)
+    }""",
+        *(
+            (np.array(values, "float32").reshape(-1, 3), np.array(low, "float32"))
+            for values, low in (
+                ([1, -1, 2], [-1]),
+                ([1, -1, 2, np.inf, np.nan, -np.inf], [1, -np.inf]),
+                ([-1, -1, -1], [np.nan]),
+                ([], []),
+            )
+        ),
+    )
+    assert [output.ndim for output in mod["main"].ret_struct_info.fields] == [1, 2, 2]
+
+
 def test_distinct_elements(agrees):
     values = np.array([[2, 1, 1], [2, 1, 1], [0, 3, 2]], "float32")
     agrees(

@@ -113,7 +113,8 @@ def _is_bounded(elements: Elements) -> bool:
     """True for elements that are few and short: to reckon on with others would take time without bound."""
     if elements.array.size > MAX_ELEMENTS:
         return False
-    return all(sum(1 for _ in islice(_nodes(e), _LONGEST + 1)) <= _LONGEST for e in elements.flat)
+    distinct = {id(e): e for e in elements.flat}.values()
+    return all(sum(1 for _ in islice(_nodes(e), _LONGEST + 1)) <= _LONGEST for e in distinct)
 
 
 def _nodes(expr: PrimExpr) -> Iterator[PrimExpr]:
@@ -197,14 +198,17 @@ def _cast_rule(x: Operands) -> Elements | None:
 
 
 def _each(function: Callable[..., Any], *arrays: Array) -> Array:
-    """A function applied to each element of arrays that broadcast."""
+    """A function applied to each element of arrays that broadcast, once for the same objects."""
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    parts: list[Any] = [np.broadcast_to(a, shape) for a in arrays]
-    result: Array = np.empty(shape, dtype=object)
-    places: list[tuple[int, ...]] = list(np.ndindex(shape))
-    for place in places:
-        result[place] = function(*(part[place] for part in parts))
-    return result
+    columns: list[list[Any]] = [list(np.broadcast_to(a, shape).flat) for a in arrays]
+    done: dict[tuple[int, ...], Any] = {}
+    results: list[Any] = []
+    for items in zip(*columns, strict=True):
+        key = tuple(map(id, items))
+        if key not in done:
+            done[key] = function(*items)
+        results.append(done[key])
+    return np.fromiter(results, object, len(results)).reshape(shape)
 
 
 def _map(function: Callable[[Any], Any], a: Array) -> Array:

@@ -8,8 +8,9 @@ tell a size, a match_cast binds a new shape variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
@@ -41,6 +42,8 @@ from .wire import LARGE
 
 if TYPE_CHECKING:
     from .graph import GraphReader
+
+_NO_SIZES: Mapping[int, PrimExpr] = MappingProxyType({})
 
 Chosen = TypeVar("Chosen")
 
@@ -98,10 +101,11 @@ class Emitter:
 
     # -- emitting
 
-    def emit(self, expr: RelaxExpr, name: str = "") -> RelaxExpr:
+    def emit(self, expr: RelaxExpr, name: str = "", sizes: Mapping[int, PrimExpr] = _NO_SIZES) -> RelaxExpr:
         """The expression as a leaf: a constant if it can be computed now, else bound to a new variable.
 
-        Calls nested in it are emitted first.
+        Calls nested in it are emitted first. `sizes` are those of a call's result that its struct info cannot say,
+        as it knows all dimensions or none.
         """
         if isinstance(expr, Tuple):
             return Tuple([self.emit(field) for field in expr.fields])
@@ -117,13 +121,13 @@ class Emitter:
             changed = any(new is not old for new, old in zip(args, expr.args, strict=True))
             call = expr.replace(args=args, span=self.span) if changed else expr
             folded = self._computed(call)
-            return self._bind(call, name) if folded is None else folded
-        return self._bind(expr, name)
+            return self._bind(call, name, sizes) if folded is None else folded
+        return self._bind(expr, name, sizes)
 
-    def _bind(self, expr: RelaxExpr, name: str) -> RelaxExpr:
+    def _bind(self, expr: RelaxExpr, name: str, sizes: Mapping[int, PrimExpr] = _NO_SIZES) -> RelaxExpr:
         if expr.span is None and isinstance(expr, (Call, TupleGetItem, If)):
             expr = expr.replace(span=self.span)
-        return self.sized(self.builder.emit(expr, identifier(name)), name)
+        return self.sized(self.builder.emit(expr, identifier(name)), name, sizes)
 
     def _computed(self, call: Call) -> RelaxExpr | None:
         """The result of a call on constants, where computing it now gives the bits it would have when run."""
@@ -144,11 +148,12 @@ class Emitter:
         result = by_reference(operator, call, operands)
         return None if result is None else as_leaf(result, info)
 
-    def sized(self, value: RelaxExpr, name: str = "") -> RelaxExpr:
-        """The value with all dimensions known: match_cast to new shape variables where the rank alone is."""
+    def sized(self, value: RelaxExpr, name: str = "", sizes: Mapping[int, PrimExpr] = _NO_SIZES) -> RelaxExpr:
+        """The value with all dimensions known: match_cast to `sizes` and new variables where the rank alone is."""
         info = value.struct_info
         if isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0:
-            dims = [self.fresh_dim(identifier(name) or "d", axis) for axis in range(info.ndim)]
+            new = identifier(name) or "d"
+            dims = [sizes[axis] if axis in sizes else self.fresh_dim(new, axis) for axis in range(info.ndim)]
             shape = TensorStructInfo(ShapeExpr(dims), info.dtype, info.vdevice)
             return self.builder.match_cast(value, shape, identifier(name))
         if isinstance(info, TupleStructInfo) and any(_is_unsized(field) for field in info.fields):

@@ -7,6 +7,7 @@ a chain of tensors. It becomes a tensor where an operator without a rule for ele
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -47,14 +48,22 @@ class Elements:
 
     @staticmethod
     def of(values: Any, dtype: str = "int64") -> Elements:
-        """Elements from nested lists or an array of expressions and numbers."""
+        """Elements from nested lists or an array of expressions and numbers; equal numbers become one object."""
         source: Array = np.array(values, dtype=object)
-        array: Array = np.empty(source.shape, dtype=object)
         reckoned = "int64" if DataType(dtype).is_integer else dtype
-        places: list[tuple[int, ...]] = list(np.ndindex(source.shape))
-        for place in places:
-            item: Any = source[place]
-            array[place] = simplify(item) if isinstance(item, PrimExpr) else const(item, reckoned)
+        done: dict[Any, PrimExpr] = {}
+
+        def element(item: Any) -> PrimExpr:
+            """The expression of an item; an object or a number that comes again has the same. 0.0 is not -0.0."""
+            key = id(item) if isinstance(item, PrimExpr) else (type(item), item, math.copysign(1, item))
+            expr = done.get(key)
+            if expr is None:
+                expr = simplify(item) if isinstance(item, PrimExpr) else const(item, reckoned)
+                done[key] = expr
+            return expr
+
+        items: list[Any] = list(source.flat)
+        array: Array = np.fromiter(map(element, items), object, len(items)).reshape(source.shape)
         return Elements(array, dtype)
 
     @property

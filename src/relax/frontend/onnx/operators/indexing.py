@@ -82,9 +82,12 @@ def one_hot(g: Emitter, indices: Tensor, depth: Value, values: Tensor, *, axis: 
 
 @converter("NonZero")
 def nonzero(g: Emitter, x: Tensor) -> Tensor:
-    if g.ndim(x) == 1 and _is_filled(g, x):  # exporters write arange as the indices of ones
+    rank = g.ndim(x)
+    if rank == 1 and _is_filled(g, x):  # exporters write arange as the indices of ones
         return op.expand_dims(op.arange(PrimValue(g.dims(x)[0])), 0)
-    return op.nonzero(x)
+    # How many dimensions the indices have is known: GatherND and ScatterND by them need it.
+    name = next((name for name in g.outputs if name), "")
+    return g.emit(op.nonzero(x), name, {0: const(rank, "int64")} if rank else {})
 
 
 def _is_filled(g: Emitter, x: Tensor) -> bool:
