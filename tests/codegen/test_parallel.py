@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from relax.codegen import worker
 from relax.codegen.module import kernel_texts
 from relax.codegen.object import machine_of
 from relax.ir import DiagnosticError
+from relax.runtime import native
 from relax.runtime.threads import LAUNCH
 from relax.script import ir as I
 from relax.script import relax as R
@@ -118,28 +120,146 @@ def test_the_work_of_vectors_counts_by_instructions():
     check(vectors, np.ones((128, 256), "float32"))
 
 
-def test_symbolic_work_is_estimated_when_the_loop_runs():
-    """The size of the inner loop decides: a loop of little work is one chunk, run by the calling thread."""
+@pytest.fixture
+def regions(monkeypatch):
+    """The parallel regions that kernels enter, each as (iterations, least iterations of a chunk); run serially."""
+    entered: list[tuple[int, int]] = []
+
+    def launch(body, captures, count, grain):
+        entered.append((count, grain))
+        return REGION(body)(captures, 0, count)
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    entry = kind(launch)
+    monkeypatch.setitem(native._symbols, LAUNCH, ctypes.cast(entry, ctypes.c_void_p).value)
+    yield entered
+    del entry
+
+
+REGION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def test_symbolic_work_is_estimated_when_the_loop_runs(regions):
+    """The size of the inner loop decides: a loop of little work is one chunk."""
 
     @T.prim_func
-    def f(a: T.handle, b: T.handle):
+    def f(a: T.handle):
         n, m = T.int64(), T.int64()
         A = T.match_buffer(a, (n, m), "float32")
-        B = T.match_buffer(b, (n,), "uint64")
         for i in T.parallel(n):
-            B[i] = T.call_extern("uint64", "pthread_self")
             for j in range(m):
                 A[i, j] = A[i, j] + T.float32(1)
 
     built = codegen.build_module(f, MANY)
-    small, large = np.zeros(64, "uint64"), np.zeros(64, "uint64")
-    built["f"](np.zeros((64, 4), "float32"), small)
-    assert len(set(small.tolist())) == 1
-    for _ in range(200):  # a worker that is still waking up takes no part
-        built["f"](np.zeros((64, 1 << 16), "float32"), large)
-        if len(set(large.tolist())) > 1:
-            break
-    assert len(set(large.tolist())) > 1
+    for m in (4, 1 << 16):
+        a = np.zeros((64, m), "float32")
+        built["f"](a)
+        assert (a == 1).all()
+    assert regions == [(64, 64), (64, 1)]
+
+
+@pytest.mark.parametrize("n, grain", [(0, 4), (1, 4), (5, 4), (15, 1), (16 * 40, 1), (16 * 40 + 3, 1)])
+def test_sizes_that_are_bound_on_the_way_count_as_they_are(regions, n, grain):
+    """Tiles of 16 rows, and a tail. A row is 3072 operations: those of a tail of 5 are too few for several threads."""
+
+    @T.prim_func
+    def f(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 1024), "float32")
+        for task in T.parallel(4):
+            share: T.int64 = (n // 16 + 3) // 4
+            begin: T.int64 = T.min(task * share, n // 16)
+            tiles: T.int64 = T.min(begin + share, n // 16) - begin
+            tail: T.int64 = T.Select(task == 2, n % 16, T.int64(0))
+            for io in range(tiles):
+                for r, j in T.grid(16, 1024):
+                    A[(begin + io) * 16 + r, j] = A[(begin + io) * 16 + r, j] + T.float32(1)
+            if tail > 0:
+                for r, j in T.grid(tail, 1024):
+                    A[n - tail + r, j] = A[n - tail + r, j] + T.float32(1)
+
+    a = np.zeros((n, 1024), "float32")
+    codegen.build_module(f, MANY)["f"](a)
+    assert (a == 1).all()
+    assert regions == [(4, grain)]
+
+
+def test_the_work_of_a_triangle_is_that_of_its_middle(regions):
+    @T.prim_func
+    def f(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        for i in T.parallel(n):
+            for j in range(i + 1):
+                A[i, j] = A[i, j] + T.float32(1)
+
+    built, work = codegen.build_module(f, MANY), []
+    for n in (100, 1000):
+        a = np.zeros((n, n), "float32")
+        built["f"](a)
+        assert (a == np.tri(n)).all()
+        ((count, grain),) = regions
+        regions.clear()
+        work.append((count, grain))
+    assert work == [
+        (100, 100),
+        (1000, 11),
+    ]  # 3 operations an element: 51 elements a row are little, 501 are not
+
+
+def test_a_branch_counts_if_it_is_taken(regions):
+    @T.prim_func
+    def f(a: T.handle, b: T.handle, wide: T.int64):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4096), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in T.parallel(n):
+            if wide > 3:
+                for j in range(4096):
+                    A[i, j] = A[i, j] + T.float32(1)
+            else:
+                B[i] = B[i] + T.float32(1)
+
+    built = codegen.build_module(f, MANY)
+    for wide, grain in ((3, 64), (4, 2)):
+        a, b = np.zeros((64, 4096), "float32"), np.zeros(64, "float32")
+        built["f"](a, b, wide)
+        assert ((a == (wide > 3)).all(), (b == (wide <= 3)).all()) == (True, True)
+        assert regions.pop() == (64, grain)
+
+
+def test_sizes_known_when_compiling_are_no_code():
+    """Bound sizes of a static loop make its work a number: whether it is split is known."""
+
+    @T.prim_func
+    def f(A: T.Buffer((64, 64), "float32")):
+        for i in T.parallel(4):
+            begin: T.int64 = T.Cast("int64", i) * 16
+            rows: T.int64 = T.min(begin + 16, 64) - begin
+            for r, j in T.grid(rows, 64):
+                A[begin + r, j] = A[begin + r, j] + T.float32(1)
+
+    assert LAUNCH not in text_of(f)
+    check(f, np.ones((64, 64), "float32"))
+
+
+def test_an_estimate_divides_by_nothing(regions):
+    """The loop does not run, so that its division is no error; nor is it one in the estimate."""
+
+    @T.prim_func
+    def f(a: T.handle, parts: T.int64):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 64), "float32")
+        for i in T.parallel(n):
+            for j in range(64 // parts):
+                A[i, j] = T.float32(1)
+
+    built = codegen.build_module(f, MANY)
+    for parts in (0, -1, -(2**63)):
+        built["f"](np.zeros((0, 64), "float32"), parts)
+    assert len(regions) == 3
+    with pytest.raises(ZeroDivisionError, match="f: integer division by zero"):
+        built["f"](np.zeros((1, 64), "float32"), 0)
 
 
 def test_a_range_that_does_not_begin_at_0():

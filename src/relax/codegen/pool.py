@@ -10,7 +10,11 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
 * Threads claim chunks in order by an atomic counter. The thread that entered the region claims chunks too.
 * `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
   only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
-* Idle workers spin for a moment, then sleep in a futex. As many are woken as seats would stay free.
+* Idle workers spin for a moment, then offer their processor to others while they look, then sleep in a futex. As many
+  are woken as seats would stay free. A worker on the processor of the thread that entered the region leaves it to that.
+* The thread that entered a region keeps account of what the workers save and what waiting for them costs, in ticks of
+  the processor's clock, older regions counting less. Where others use the processors too, a worker may be stopped
+  within a chunk, and waiting for it may cost more than was saved. After a loss, regions are serial for some time.
 * A region in progress (nested, or entered by another thread) makes the next one serial, on the thread that asks.
 * After an error no more chunks are claimed. All chunks before a claimed one are claimed too, so the error of the lowest
   chunk is the one that serial execution would raise. It is moved to the calling thread.
@@ -26,20 +30,37 @@ from typing import Final
 
 from ..runtime.threads import LAUNCH, LIMIT, MOST_THREADS, STATE
 
-_SPINS: Final = 8192
-"""Looks at the gate before a worker falls asleep, each about 10 to 40 ns after the other."""
+_PAUSES: Final = 1024
+"""Looks at the gate before a worker begins to offer its processor to others, each about 10 to 40 ns after the other."""
+_LOOKS: Final = 16384
+"""Looks at the gate before a worker falls asleep. It offers its processor at each sixteenth of the later ones."""
+_WAITS: Final = 256
+"""Looks at the gate before the thread that entered a region doubts that the workers in it are running."""
+_OFFERS: Final = 64
+"""The number of times that thread then offers its processor before it falls asleep."""
+_REST: Final = 8
+"""Regions are serial for so many times the loss."""
 _CHUNKS: Final = 256
 """The greatest number of chunks: more threads than that find no work."""
 
 #: offsets in the state; words that different threads write have cache lines of their own
 _LOCK, _GATE, _WAKE, _SLEEPERS, _NEXT, _STARTED = 0, 128, 256, 260, 384, 512
-_BODY, _CAPTURES, _COUNT, _CHUNK, _MODE, _SEATS = 640, 648, 656, 664, 672, 680
+_BODY, _CAPTURES, _COUNT, _CHUNK, _MODE, _SEATS, _PROCESSOR = 640, 648, 656, 664, 672, 680, 684
 _ERROR_LOCK, _FAILED, _ERROR = 768, 776, 784
+_UNTIL, _BALANCE = 896, 904
 
 #: bits of the gate
 _OPEN, _WAITING, _FREE, _REGION = 1 << 12, 1 << 13, (1 << 12) - 1, 14
 
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+_YIELD: Final = {"x86_64": 24, "aarch64": 124}
+_TICKS: Final = {
+    "x86_64": ("declare i64 @llvm.readcyclecounter()", "call i64 @llvm.readcyclecounter()"),
+    "aarch64": (
+        'declare i64 @llvm.read_volatile_register.i64(metadata)\n!0 = !{!"cntvct_el0"}',
+        "call i64 @llvm.read_volatile_register.i64(metadata !0)",
+    ),
+}
 _PAUSE: Final = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -115,8 +136,9 @@ _ALL_SERIAL = """define i32 @<LAUNCH>(ptr %body, ptr %captures, i64 %count, i64 
 }
 """
 
-# Claims chunks of the open region until none is left. The error of the lowest chunk that failed is kept.
-_CHUNKS_OF_REGION = """define internal void @run_chunks() nounwind noinline {
+# Claims chunks of the open region until none is left, and returns the number of their iterations. The error of the
+# lowest chunk that failed is kept.
+_CHUNKS_OF_REGION = """define internal i64 @run_chunks() nounwind noinline {
 entry:
   %body = load ptr, ptr <BODY>
   %captures = load ptr, ptr <CAPTURES>
@@ -125,6 +147,7 @@ entry:
   %slot = alloca ptr
   br label %claim
 claim:
+  %sum = phi i64 [ 0, %entry ], [ %sum1, %run ]
   %at = atomicrmw add ptr <NEXT>, i64 %chunk monotonic
   %left = sub i64 %count, %at
   %none = icmp sle i64 %left, 0
@@ -132,6 +155,7 @@ claim:
 run:
   %size = call i64 @llvm.smin.i64(i64 %left, i64 %chunk)
   %end = add i64 %at, %size
+  %sum1 = add i64 %sum, %size
   %status = call i32 %body(ptr %captures, i64 %at, i64 %end)
   %ok = icmp eq i32 %status, 0
   br i1 %ok, label %claim, label %failed
@@ -164,7 +188,7 @@ drop:
   %released = call i32 @TVMFFIObjectDecRef(ptr %dropped)
   br label %done
 done:
-  ret void
+  ret i64 %sum
 }
 """
 
@@ -178,7 +202,7 @@ idle:
   %wake = load atomic i32, ptr <WAKE> seq_cst, align 4
   br label %look
 look:
-  %spins = phi i32 [ 0, %idle ], [ %more, %next ]
+  %spins = phi i32 [ 0, %idle ], [ %more, %next ], [ %more1, %offer ]
   %gate = load atomic i32, ptr <GATE> seq_cst, align 4
   %region = lshr i32 %gate, <REGION>
   %new = icmp ne i32 %region, %seen
@@ -188,11 +212,25 @@ look:
   %free = icmp ne i32 %seats, 0
   %a = and i1 %new, %open
   %may = and i1 %a, %free
-  br i1 %may, label %enter, label %next
+  br i1 %may, label %place, label %next
+place:
+  %here = call i32 @sched_getcpu()
+  %there = load atomic i32, ptr <PROCESSOR> monotonic, align 4
+  %apart = icmp ne i32 %here, %there
+  br i1 %apart, label %enter, label %offer
 next:
   <PAUSE>
   %more = add i32 %spins, 1
-  %awake = icmp ult i32 %more, <SPINS>
+  %low = and i32 %more, 15
+  %rest = icmp ne i32 %low, 0
+  %early = icmp ult i32 %more, <PAUSES>
+  %keep = or i1 %early, %rest
+  br i1 %keep, label %look, label %offer
+offer:
+  %passed = phi i32 [ %more, %next ], [ %spins, %place ]
+  %y = call i64 (i64, ...) @syscall(i64 <YIELD>)
+  %more1 = add i32 %passed, 1
+  %awake = icmp ult i32 %more1, <LOOKS>
   br i1 %awake, label %look, label %sleep
 sleep:
   %s0 = atomicrmw add ptr <SLEEPERS>, i32 1 seq_cst
@@ -215,12 +253,12 @@ switch:
   call void @set_mode(i64 %wanted)
   br label %chunks
 chunks:
-  call void @run_chunks()
+  %mine = call i64 @run_chunks()
   %was = atomicrmw add ptr <GATE>, i32 1 seq_cst
   %now = add i32 %was, 1
-  %rest = and i32 %now, <FREE | WAITING>
+  %state = and i32 %now, <FREE | WAITING>
   %last = or i32 %all, <WAITING>
-  %waited = icmp eq i32 %rest, %last
+  %waited = icmp eq i32 %state, %last
   br i1 %waited, label %tell, label %left
 tell:
   %t = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <GATE>, i64 129, i32 1)
@@ -259,6 +297,44 @@ done:
 }
 """
 
+# Keeps the account of regions: the time that this thread alone would have needed, as its own chunks tell, less the time
+# that passed. What k workers save is at most k times the time that passed, also if this thread was stopped in a chunk.
+_SETTLE = """define internal void @settle(i64 %from, i64 %used, i64 %mine, i64 %count, i32 %others) nounwind noinline {
+entry:
+  %now = <TICKS>
+  %passed = sub i64 %now, %from
+  %time = sitofp i64 %passed to double
+  %part = sitofp i64 %used to double
+  %own = sitofp i64 %mine to double
+  %all = sitofp i64 %count to double
+  %k = sitofp i32 %others to double
+  %some = icmp sgt i64 %mine, 0
+  %a = fmul double %part, %all
+  %b = fdiv double %a, %own
+  %saved0 = fsub double %b, %time
+  %most = fmul double %time, %k
+  %less = fcmp olt double %saved0, %most
+  %c = and i1 %some, %less
+  %saved = select i1 %c, double %saved0, double %most
+  %before = load double, ptr <BALANCE>
+  %faded = fmul double %before, 0.9375
+  %balance = fadd double %faded, %saved
+  %allowed = fmul double %time, -0.25
+  %lost = fcmp olt double %balance, %allowed
+  br i1 %lost, label %rest, label %on
+rest:
+  store double 0.0, ptr <BALANCE>
+  %length = fmul double %balance, -<REST>.0
+  %ticks = fptosi double %length to i64
+  %until = add i64 %now, %ticks
+  store atomic i64 %until, ptr <UNTIL> monotonic, align 8
+  ret void
+on:
+  store double %balance, ptr <BALANCE>
+  ret void
+}
+"""
+
 _LAUNCH = """define i32 @<LAUNCH>(ptr %body, ptr %captures, i64 %count, i64 %grain) nounwind {
 entry:
   %chunk = call i64 @chunk_of(i64 %count, i64 %grain)
@@ -268,7 +344,19 @@ entry:
   %huge = icmp sge i64 %count, <1 << 48>
   %a = or i1 %alone, %single
   %b = or i1 %a, %huge
-  br i1 %b, label %serial, label %lock
+  br i1 %b, label %serial, label %rested
+rested:
+  %until = load atomic i64, ptr <UNTIL> monotonic, align 8
+  %restless = icmp eq i64 %until, 0
+  br i1 %restless, label %lock, label %resting
+resting:
+  %asked_at = <TICKS>
+  %ahead = sub i64 %until, %asked_at
+  %early = icmp sgt i64 %ahead, 0
+  br i1 %early, label %serial, label %awaken
+awaken:
+  store atomic i64 0, ptr <UNTIL> monotonic, align 8
+  br label %lock
 lock:
   %busy = load atomic i32, ptr <LOCK> monotonic, align 4
   %free = icmp eq i32 %busy, 0
@@ -291,6 +379,7 @@ start:
   call void @start_workers(i32 %others)
   br label %publish
 publish:
+  %entered_at = <TICKS>
   %workers = load i32, ptr <STARTED>
   %mode = call i64 @get_mode()
   store ptr %body, ptr <BODY>
@@ -299,6 +388,8 @@ publish:
   store i64 %chunk, ptr <CHUNK>
   store i64 %mode, ptr <MODE>
   store i32 %others, ptr <SEATS>
+  %processor = call i32 @sched_getcpu()
+  store atomic i32 %processor, ptr <PROCESSOR> monotonic, align 4
   store i64 0, ptr <NEXT>
   store i64 %count, ptr <FAILED>
   store ptr null, ptr <ERROR>
@@ -322,11 +413,15 @@ rouse:
   %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <WAKE>, i64 129, i32 %missing)
   br label %work
 work:
-  call void @run_chunks()
+  %begun_at = <TICKS>
+  %mine = call i64 @run_chunks()
   %was = atomicrmw and ptr <GATE>, i32 <~OPEN> seq_cst
+  %ready_at = <TICKS>
+  %used = sub i64 %ready_at, %begun_at
   br label %wait
 wait:
-  %spins = phi i32 [ 0, %work ], [ %more, %pause ], [ 0, %slept ]
+  %spins = phi i32 [ 0, %work ], [ %more, %pause ], [ %more, %doubt ], [ %more, %offer ], [ %more, %slept ]
+  %offers = phi i32 [ 0, %work ], [ %offers, %pause ], [ %offers, %doubt ], [ %offers1, %offer ], [ %offers, %slept ]
   %state = load atomic i32, ptr <GATE> seq_cst, align 4
   %seats = and i32 %state, <FREE>
   %empty = icmp eq i32 %seats, %others
@@ -334,8 +429,24 @@ wait:
 pause:
   <PAUSE>
   %more = add i32 %spins, 1
-  %awake = icmp ult i32 %more, <SPINS>
-  br i1 %awake, label %wait, label %sleep
+  %soon = icmp ult i32 %more, <WAITS>
+  br i1 %soon, label %wait, label %doubt
+doubt:
+  %looked_at = <TICKS>
+  %waited = sub i64 %looked_at, %ready_at
+  %up2 = add i64 %mine, %chunk
+  %own_chunks = sdiv i64 %up2, %chunk
+  %twice = shl i64 %used, 1
+  %two_chunks = sdiv i64 %twice, %own_chunks
+  %usual = icmp slt i64 %waited, %two_chunks
+  br i1 %usual, label %wait, label %impatient
+impatient:
+  %more_offers = icmp ult i32 %offers, <OFFERS>
+  br i1 %more_offers, label %offer, label %sleep
+offer:
+  %y = call i64 (i64, ...) @syscall(i64 <YIELD>)
+  %offers1 = add i32 %offers, 1
+  br label %wait
 sleep:
   %marked = or i32 %state, <WAITING>
   %mark = cmpxchg ptr <GATE>, i32 %state, i32 %marked seq_cst seq_cst
@@ -349,6 +460,7 @@ slept:
 finish:
   %error = load ptr, ptr <ERROR>
   %failed_at = load i64, ptr <FAILED>
+  call void @settle(i64 %entered_at, i64 %used, i64 %mine, i64 %count, i32 %others)
   store atomic i32 0, ptr <LOCK> release, align 4
   %failed = icmp slt i64 %failed_at, %count
   br i1 %failed, label %raise, label %fine
@@ -372,6 +484,7 @@ serial:
 _DECLARATIONS = f"""@{STATE} = external global [4096 x i8]
 @{LIMIT} = external global i32
 declare i64 @syscall(i64, ...)
+declare i32 @sched_getcpu()
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
@@ -389,19 +502,23 @@ def pool_text(triple: str) -> str:
     if arch not in _FUTEX or "linux" not in system:
         return serial + _filled(_ALL_SERIAL, {"LAUNCH": LAUNCH})
     declare_pause, pause = _PAUSE[arch]
+    declare_ticks, ticks = _TICKS[arch]
     fields = {
         "LOCK": _LOCK, "GATE": _GATE, "WAKE": _WAKE, "SLEEPERS": _SLEEPERS, "NEXT": _NEXT, "STARTED": _STARTED,
         "BODY": _BODY, "CAPTURES": _CAPTURES, "COUNT": _COUNT, "CHUNK": _CHUNK, "MODE": _MODE, "SEATS": _SEATS,
+        "PROCESSOR": _PROCESSOR, "UNTIL": _UNTIL, "BALANCE": _BALANCE,
         "ERROR_LOCK": _ERROR_LOCK, "FAILED": _FAILED, "ERROR": _ERROR,
     }  # fmt: skip
     words = {
-        "LAUNCH": LAUNCH, "LIMIT": LIMIT, "PAUSE": pause, "FUTEX": _FUTEX[arch], "SPINS": _SPINS, "REGION": _REGION,
+        "LAUNCH": LAUNCH, "LIMIT": LIMIT, "PAUSE": pause, "FUTEX": _FUTEX[arch], "YIELD": _YIELD[arch],
+        "TICKS": ticks, "PAUSES": _PAUSES, "LOOKS": _LOOKS, "WAITS": _WAITS, "OFFERS": _OFFERS, "REST": _REST,
+        "REGION": _REGION,
         "OPEN": _OPEN, "~OPEN": ~_OPEN, "WAITING": _WAITING, "FREE": _FREE, "FREE | WAITING": _FREE | _WAITING,
         "1 << 48": 1 << 48, "SIG_SETMASK": 2,
         **{name: f"getelementptr (i8, ptr @{STATE}, i64 {offset})" for name, offset in fields.items()},
     }  # fmt: skip
-    code = "".join((_CHUNKS_OF_REGION, _WORKER, _START, _LAUNCH))
-    return f"{_DECLARATIONS}{declare_pause}\n{_MODES[arch]}\n{serial}{_filled(code, words)}"
+    code = "".join((_CHUNKS_OF_REGION, _WORKER, _START, _SETTLE, _LAUNCH))
+    return f"{_DECLARATIONS}{declare_pause}\n{declare_ticks}\n{_MODES[arch]}\n{serial}{_filled(code, words)}"
 
 
 def _filled(text: str, words: Mapping[str, object]) -> str:

@@ -3,8 +3,9 @@
 The unit is one operation on one element: a load, a store, an addition; about a quarter of a nanosecond, because LLVM
 turns several of them into one instruction. What is vectors already counts by instructions: arithmetic, of which a core
 does two in a cycle, little; a load or a store as much as the second-level cache takes, unless its buffer is kept in
-registers; a function such as exp for what it is made of. Sizes that the function's parameters tell count as they are
-when the loop runs.
+registers; a function such as exp for what it is made of. Sizes and conditions that the function's parameters tell, or
+variables that are bound to such values on the way, count as they are when the loop runs, in the middle of the loops
+around them (`typical`).
 """
 
 from __future__ import annotations
@@ -13,23 +14,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from ..ir import DataType, GlobalVar
-from ..prim import (
-    Add,
-    BinaryExpr,
-    Call,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-    post_order,
-)
+from ..prim import BinaryExpr, Call, PrimExpr, Select, Var, post_order
 from ..tir import (
     AllocBuffer,
     AssertStmt,
@@ -48,8 +33,8 @@ from ..tir import (
 )
 from ..tir.transform import PARALLEL_RANGE
 from .context import Context
-from .formula import Val
-from .index import index
+from .formula import Val, constant, number_of
+from .typical import Values, middle, typical
 
 Work: TypeAlias = "float | Val"
 """A number of operations: known when compiling, or a double."""
@@ -60,7 +45,7 @@ LOOP_WORK: Final = 4 * CHUNK_WORK
 """The least work of a loop that runs on several threads: to wake a thread takes as long."""
 
 _UNKNOWN_EXTENT: Final = 16.0
-"""The iterations of a loop whose length depends on loops around it, or on memory."""
+"""The iterations of a loop whose length depends on memory."""
 _UNKNOWN_CALL: Final = 1e4
 _ELEMENTARY: Final = 16.0
 _VECTOR_ARITHMETIC: Final = 0.5
@@ -74,34 +59,56 @@ def work_of_iteration(cx: Context, func: PrimFunc) -> Work | None:
     The function's parameters and sizes must be bound in the context.
     """
     body: Stmt = func.body
+    values: dict[Var, Val] = {}
     while isinstance(body, (DeclBuffer, AllocBuffer, LetStmt, AssertStmt)):
+        if isinstance(body, LetStmt):
+            values = _with(values, body.var, typical(cx, body.value, values))
         body = body.body
     if not isinstance(body, For) or PARALLEL_RANGE not in body.annotations:
         return None
-    return _total([1.0, _of(cx, body.body)])
+    values = _with(values, body.loop_var, middle(cx, body, values))
+    return _total([1.0, _of(cx, body.body, values)])
 
 
-def _of(cx: Context, stmt: Stmt) -> Work:
+def _of(cx: Context, stmt: Stmt, values: Values) -> Work:
     match stmt:
         case SeqStmt(seq):
-            return _total(_of(cx, part) for part in seq)
-        case For(_, _, extent, _, body):
-            return _times(_extent(cx, extent), _of(cx, body))
+            return _total(_of(cx, part, values) for part in seq)
+        case For(var, _, extent, _, body):
+            inside = _of(cx, body, _with(values, var, middle(cx, stmt, values)))
+            return _times(_extent(cx, extent, values), inside)
         case While(condition, body):
-            return _times(_UNKNOWN_EXTENT, _total([_operations(cx, condition), _of(cx, body)]))
+            return _times(_UNKNOWN_EXTENT, _total([_operations(cx, condition), _of(cx, body, values)]))
         case IfThenElse(condition, then_case, else_case):
-            arms = [_of(cx, then_case)] + ([] if else_case is None else [_of(cx, else_case)])
-            return _total([_operations(cx, condition), *arms])
-        case LetStmt(_, value, body):
-            return _total([_operations(cx, value), _of(cx, body)])
+            arms = _of(cx, then_case, values), 0.0 if else_case is None else _of(cx, else_case, values)
+            return _total([_operations(cx, condition), _either(cx, typical(cx, condition, values), *arms)])
+        case LetStmt(var, value, body):
+            inside = _of(cx, body, _with(values, var, typical(cx, value, values)))
+            return _total([_operations(cx, value), inside])
         case BufferStore(buffer, value):
             return _operations(cx, value) + _access(cx, buffer, value.dtype)
         case Evaluate(value):
             return _operations(cx, value)
         case AllocBuffer() | DeclBuffer() | AssertStmt():
-            return _of(cx, stmt.body)
+            return _of(cx, stmt.body, values)
         case _:
             return 1.0
+
+
+def _with(values: Values, var: Var, value: Val | None) -> dict[Var, Val]:
+    """The values, and that of one more variable, if it has one."""
+    return {**values} if value is None else {**values, var: value}
+
+
+def _either(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
+    """The work of a branch; of both ways, if nothing is known of the condition."""
+    if met is None:
+        return _total([then, otherwise])
+    if met.ref in ("true", "false"):
+        return then if met.ref == "true" else otherwise
+    if not isinstance(then, Val):
+        then = constant(cx.b, "double", 1, then)
+    return met.choose(then, otherwise)
 
 
 def _operations(cx: Context, expr: PrimExpr) -> float:
@@ -140,29 +147,12 @@ def _vectors(cx: Context, dtype: DataType) -> int:
     return 0 if dtype.lanes <= 1 else -(-dtype.lanes * dtype.bits // cx.unit.target.vector_bits)
 
 
-def _extent(cx: Context, extent: PrimExpr) -> Work:
-    if isinstance(extent, IntImm):
-        return float(max(extent.value, 0))
-    if not _is_plain(cx, extent):
+def _extent(cx: Context, extent: PrimExpr, values: Values) -> Work:
+    count = typical(cx, extent, values)
+    if count is None:
         return _UNKNOWN_EXTENT
-    return index(cx, extent).intrinsic("smax", 0).to("double")
-
-
-def _is_plain(cx: Context, expr: PrimExpr) -> bool:
-    """True for arithmetic that cannot fail over variables that have a value here."""
-    match expr:
-        case IntImm():
-            return True
-        case Var():
-            return expr in cx.vars or expr in cx.wide
-        case Add(a, b) | Sub(a, b) | Mul(a, b) | Min(a, b) | Max(a, b):
-            return _is_plain(cx, a) and _is_plain(cx, b)
-        case FloorDiv(a, b) | FloorMod(a, b):
-            return isinstance(b, IntImm) and b.value > 0 and _is_plain(cx, a)
-        case Cast(_, value):
-            return expr.dtype.is_integer and value.dtype.is_integer and _is_plain(cx, value)
-        case _:
-            return False
+    number = number_of(count.ref, "i64")
+    return count.intrinsic("smax", 0).to("double") if number is None else float(max(number, 0))
 
 
 def _times(a: Work, b: Work) -> Work:
