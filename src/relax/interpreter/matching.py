@@ -1,57 +1,24 @@
-"""Matching a value against struct info (language.md §7.1): at match_cast, at function entry and exit.
-
-    Object   anything
-    Tensor   a tensor; its ndim, dtype and device; then dimension by dimension
-    Shape    a shape; its ndim; then dimension by dimension
-    Prim     a number of the dtype; then its value
-    Tuple    a tuple; its length; then field by field
-    Func     a closure whose run-time struct info fits, or, with derive_func, a packed function
-
-A dimension that is an unbound variable standing alone is bound; anything else is evaluated and compared. A scalar may
-have any value, but for one that binds a variable which is a dimension elsewhere: that is a size, too.
-
-There are two rounds. `bind` goes to the binding positions, and matches what comes before them in the order above;
-`check` matches everything. At function entry all parameters are bound, left to right, before the first is checked.
-"""
+"""Matching values against struct info: the steps of `relax.info.matching`, each made when it is its turn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from operator import getitem
 from typing import Any, cast
 
 from ..expr import Var
-from ..info.mapping import bound_in
+from ..info.matching import Act, Step, Subject, steps
 from ..info.runtime import InfoMaker, runtime_device
 from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
-from ..runtime import match as values
+from ..runtime.builtin_table import BUILTINS
 from ..runtime.heap import ShapeHeap
 from ..runtime.info import FuncInfo
+from ..runtime.match import check_function, check_size, match_shape_value, same_scalar
 from ..runtime.messages import IS
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo
 from .scope import Environment, Number
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The value being matched, as messages name it."""
-
-    context: str
-    """The beginning of messages: ``main: parameter x``."""
-    name: str
-    """The binder of shape variables in messages: ``x``."""
-
-    def field(self, index: int) -> Origin:
-        """A field of the tuple that stands here."""
-        return replace(self, context=f"{self.context}[{index}]", name=f"{self.name}[{index}]")
 
 
 def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> None:
@@ -59,97 +26,63 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> Non
 
     The annotation of a parameter may name another one that holds its shape.
     """
+    subjects: list[Subject[Any]] = []
     for param, value in zip(params, args, strict=True):
         scope.define(param, value)
-    matches = [
-        (value, param.struct_info, Origin(f"{scope.function}: parameter {param.name_hint}", param.name_hint))
-        for param, value in zip(params, args, strict=True)
-    ]
-    for value, info, place in matches:
-        bind(value, info, scope, place)
-    for value, info, place in matches:
-        check(value, info, scope, place)
+        name = param.name_hint
+        subjects.append(Subject(value, param.struct_info, f"{scope.function}: parameter {name}", name))
+    _make_steps(subjects, scope)
 
 
-def match(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
-    """Match one value: bind, then check."""
-    bind(value, info, scope, place)
-    check(value, info, scope, place)
+def match(value: Any, info: StructInfo, scope: Environment, what: str, name: str) -> None:
+    """Match one value: `what` says which one in messages; `name` is what bound a variable."""
+    _make_steps([Subject(value, info, f"{scope.function}: {what}", name)], scope)
 
 
-# ------------------------------------------------------------------------------------------- the rounds
+def _make_steps(subjects: Iterable[Subject[Any]], scope: Environment) -> None:
+    for step in steps(subjects, scope.knows, getitem):
+        subject = step.subject
+        # The shape heap of a lowered program is the tensor of its slots.
+        value = subject.value.tensor if isinstance(subject.value, ShapeHeap) else subject.value
+        if step.first:
+            _look_at(value, subject, scope)
+        if any(act is not Act.SKIP for act, _ in step.dims):
+            _match_dims(value, step, scope)
 
 
-def bind(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
-    """Bind the shape variables that stand alone in `info` and have no value yet."""
-    if all(map(scope.knows, bound_in(info))):
-        return
-    check_kind(value, info, place)
-    if isinstance(info, TupleStructInfo):
-        for index, field in enumerate(info.fields):
-            bind(value[index], field, scope, place.field(index))
-        return
-    for where, dim, found in dimensions(value, info):
-        if isinstance(dim, ShapeVar) and not scope.knows(dim):
-            if isinstance(info, PrimStructInfo) and dim.nonnegative:
-                values.check_size(cast(int, found), place.context)
-            scope.define_size(dim, found, f"{place.name}, {where}" if where else place.name)
+def _look_at(value: Any, subject: Subject[Any], scope: Environment) -> None:
+    """Check all but dimensions that are written out."""
+    info, context = subject.info, subject.context
+    device: list[Any] = []
+    if isinstance(info, TensorStructInfo) and info.vdevice is not None:
+        device.append(runtime_device(info.vdevice))
+    check = subject.kind_check()
+    if check is not None:
+        name, args = check
+        BUILTINS[name].function(value, *args, context, *device)
+    if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
+        match_shape_value(value, scope[info.shape], context)
+    if isinstance(info, FuncStructInfo):
+        check_function(value, InfoMaker(lambda dim: _value(dim, scope)).func(info), context)
 
 
-def check(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
-    """Compare a value with struct info whose shape variables are bound.
-
-    The shape heap of a lowered program is the tensor of its slots.
-    """
-    value = value.tensor if isinstance(value, ShapeHeap) else value
-    check_kind(value, info, place)
-    match info:
-        case TupleStructInfo(fields):
-            for index, field in enumerate(fields):
-                check(value[index], field, scope, place.field(index))
-        case FuncStructInfo():
-            expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
-            values.check_function(value, expected, place.context)
-        case TensorStructInfo(Var() as shape):
-            values.match_shape_value(value, scope[shape], place.context)
+def _match_dims(value: Any, step: Step[Any], scope: Environment) -> None:
+    subject = step.subject
+    match subject.info:
+        case TensorStructInfo():
+            sizes: Sequence[Number] = value.shape
+        case ShapeStructInfo():
+            sizes = tuple(value)
         case _:
-            for where, dim, found in dimensions(value, info):
-                if not values.same_scalar(found, scope.evaluate(dim)):
-                    expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
-                    raise IS(
-                        context=place.context, place=where or "the value", found=found, expected=expected
-                    )
-
-
-def check_kind(value: Any, info: StructInfo, place: Origin) -> None:
-    """Kind, rank, length, dtype and device; TypeError or ValueError if they differ."""
-    match info:
-        case TensorStructInfo(_, dtype, vdevice):
-            device = None if vdevice is None else runtime_device(vdevice)
-            values.check_tensor_info(value, info.ndim, str(dtype), place.context, device)
-        case ShapeStructInfo(_, ndim):
-            values.check_shape_info(value, ndim, place.context)
-        case PrimStructInfo(dtype):
-            values.check_prim_value_info(value, str(dtype), place.context)
-        case TupleStructInfo(fields):
-            values.check_tuple_info(value, len(fields), place.context)
-        case _:
-            pass
-
-
-def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number]]:
-    """The dimensions (or the scalar) of `info` beside those of the value: (place, expected, found)."""
-    match info:
-        case TensorStructInfo() if info.dims is not None:
-            expected, found = info.dims, value.shape
-        case ShapeStructInfo(dims) if dims is not None:
-            expected, found = dims, tuple(value)
-        case PrimStructInfo(_, expr) if expr is not None:
-            return [("", expr, value)]
-        case _:
-            return []
-    axes = range(len(expected))
-    return [(f"dimension {axis}", expected[axis], found[axis]) for axis in axes]
+            sizes = (value,)
+    for axis, ((act, dim), found) in enumerate(zip(step.dims, sizes, strict=True)):
+        if act is Act.BIND_SIZE:
+            check_size(cast(int, found), subject.context)
+        if act in (Act.BIND, Act.BIND_SIZE):
+            scope.define_size(cast(ShapeVar, dim), found, subject.origin(axis))
+        elif act is Act.COMPARE and not same_scalar(found, scope.evaluate(dim)):
+            expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
+            raise IS(context=subject.context, place=subject.place(axis), found=found, expected=expected)
 
 
 # -------------------------------------------------------------------------------------------- functions

@@ -14,10 +14,9 @@ After    def main(x):
              ...
              return alloc
 
-At function entry the binding positions of all parameters are matched first, then every parameter is checked
-left to right; the result is checked before it is returned, where it is not known to fit. match_cast and
-bindings annotated with more than is derived are checked where they stand. The codes are those of
-``relax.runtime.match``.
+Arguments are matched at function entry; the result before it is returned, where it is not known to fit. match_cast and
+bindings annotated with more than is derived are checked where they stand. The steps are those of
+``relax.info.matching``, the codes those of ``relax.runtime.match``.
 
 The match_casts stay where they are, with their checks before them: they bind the variables that struct infos
 mention, which is all that is left of those. To the bytecode generator they are assignments.
@@ -29,7 +28,7 @@ their variables are known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from ..analysis.properties import NO_DATAFLOW, NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
 from ..analysis.totality import scalar_never_fails
@@ -52,6 +51,7 @@ from ..expr import (
     VarBinding,
 )
 from ..info.mapping import bound_in
+from ..info.matching import Act, Step, Subject, steps
 from ..info.relations import is_base_of
 from ..info.runtime import InfoMaker
 from ..info.text import prim_text
@@ -81,7 +81,7 @@ from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
 from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
-from .shape_needs import all_dims, dims_in, shape_needs
+from .shape_needs import all_dims, shape_needs
 from .shape_trust import claim, guaranteed, name_of, same_kind
 from .vdevice_operand import VDeviceOperands
 
@@ -192,21 +192,19 @@ class _FunctionLowering:
     # ---------------------------------------------------------------------------- entry and exit
 
     def _enter(self, params: Sequence[Var]) -> None:
-        """First bind what stands alone anywhere in the signature, then check every parameter.
-
-        What a closure captured was known before it is called, and comes first.
-        """
-        infos = [param.struct_info_ or _OBJECT for param in params]
-        matches = [
-            _Match(self, param, info, f"{self.name}: parameter {param.name_hint}", param.name_hint)
-            for param, info in zip(params, infos, strict=True)
+        """Match the parameters. What a closure captured was known before it is called, and comes first."""
+        subjects = [
+            self._subject(
+                param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint
+            )
+            for param in params
         ]
-        first = True  # as long as nothing is left to check of the parameters before
-        for match in matches:
-            match.bind(constants=first)
-            first = first and match.is_settled()
-        for match in matches:
-            match.check()
+        _MatchLowering(self).write(subjects)
+
+    def _subject(
+        self, value: RelaxExpr, info: StructInfo, what: str, name: str, known: StructInfo = _OBJECT
+    ) -> Subject[_Known]:
+        return Subject(_Known(value, known), info, f"{self.name}: {what}", name)
 
     def _check_result(self, func: Function, body: SeqExpr, result: RelaxExpr) -> None:
         """Compare the result where neither its info nor what erasure leaves of it proves that it fits.
@@ -218,14 +216,7 @@ class _FunctionLowering:
         known = (item.struct_info_ or _OBJECT for item in (body.body, body))
         if expected is None or any(is_base_of(expected, info) for info in known):
             return
-        self._match(result, expected, f"{self.name}: result", "the result")
-
-    def _match(
-        self, value: RelaxExpr, info: StructInfo, context: str, what: str, known: StructInfo = _OBJECT
-    ) -> None:
-        match = _Match(self, value, info, context, what, known)
-        match.bind()
-        match.check()
+        _MatchLowering(self).write([self._subject(result, expected, "result", "the result")])
 
     # -------------------------------------------------------------------------- blocks, bindings
 
@@ -243,7 +234,8 @@ class _FunctionLowering:
             what, known = name_of(binding.value), binding.value.struct_info_ or _OBJECT
             binds = not all(map(self.is_bound, bound_in(binding.struct_info)))
             if binds or not is_base_of(binding.struct_info, known):
-                self._match(value, binding.struct_info, f"{self.name}: match_cast of {what}", what, known)
+                subject = self._subject(value, binding.struct_info, f"match_cast of {what}", what, known)
+                _MatchLowering(self).write([subject])
             self.bindings.append(binding if value is binding.value else binding.replace(value=value))
             return
         assert isinstance(binding, VarBinding)
@@ -253,7 +245,7 @@ class _FunctionLowering:
         claimed = var.struct_info_ or _OBJECT
         known = guaranteed(binding.value)
         if not is_base_of(claimed, known):
-            self._match(var, claimed, f"{self.name}: {claim(binding)}", var.name_hint)
+            _MatchLowering(self).write([self._subject(var, claimed, claim(binding), var.name_hint)])
 
     def _value(self, value: RelaxExpr) -> RelaxExpr:
         match value:
@@ -397,121 +389,64 @@ class _FunctionLowering:
 # ------------------------------------------------------------------------------------ matching values
 
 
-class _Match:
-    """Matches one value against struct info: `bind` stores new variables, `check` does the rest."""
+class _Known(NamedTuple):
+    """A value, and the struct info guaranteed of it already."""
 
-    def __init__(
-        self,
-        lowering: _FunctionLowering,
-        value: RelaxExpr,
-        info: StructInfo,
-        context: str,
-        what: str,
-        known: StructInfo = _OBJECT,
-    ) -> None:
+    value: RelaxExpr
+    info: StructInfo
+
+
+class _MatchLowering:
+    """Writes the steps of matching as calls of builtins."""
+
+    def __init__(self, lowering: _FunctionLowering) -> None:
         self.lowering = lowering
-        self.value = value
-        self.info = info
-        self.context = context
-        self.what = what
-        """The name of a variable's origin: that of the parameter."""
-        self.known = known
-        """The struct info guaranteed of the value already."""
-        self.kind_checked = same_kind(info, known)
-        self.fields: list[_Match] | None = None
-        self.settled: set[int] = set()
-        """Dimensions that binding has stored or compared."""
 
-    # -- first pass
+    def write(self, subjects: Sequence[Subject[_Known]]) -> None:
+        """All steps of matching some values together."""
+        for step in steps(subjects, self.lowering.is_bound, self._field):
+            if step.first and not same_kind(step.subject.info, step.subject.value.info):
+                self._check_kind(step.subject)
+            if step.first:
+                self._check_others(step.subject)
+            self._match_dims(step)
 
-    def bind(self, constants: bool = True) -> None:
-        """Bind variables that stand alone here and have no value yet.
+    def _field(self, whole: _Known, index: int) -> _Known:
+        """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
+        value, info = whole
+        known = info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
+        if isinstance(value, Tuple):
+            return _Known(value.fields[index], known)
+        info = value.struct_info_
+        info = info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
+        item = with_info(TupleGetItem(value, index), info)
+        var = with_info(Var("field"), info)
+        self.lowering.bindings.append(VarBinding(var, item))
+        return _Known(var, known)
 
-        With `constants`, constant dimensions beside them are compared on the way: where that is their turn.
-        """
-        new = [var for var in bound_in(self.info) if not self.lowering.is_bound(var)]
-        if not new:
+    def _check_kind(self, subject: Subject[_Known]) -> None:
+        check = subject.kind_check()
+        if check is None:
             return
-        self._check_kind()
-        if isinstance(self.info, TupleStructInfo):
-            for field in self._tuple_fields():
-                field.bind(constants)
-                constants = constants and field.is_settled()
-            return
-        codes: list[int] = []
-        dims = dims_in(self.info)
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, PrimVar) and not self.lowering.is_bound(dim):
-                where = (
-                    self.what if isinstance(self.info, PrimStructInfo) else f"{self.what}, dimension {axis}"
-                )
-                scalar_size = isinstance(self.info, PrimStructInfo) and dim.nonnegative
-                codes += [STORE_SIZE if scalar_size else STORE, self.lowering.define(dim, where)]
-                self.settled.add(axis)
-            elif isinstance(dim, IntImm) and constants:
-                codes += [ASSERT_IMM, dim.value]
-                self.settled.add(axis)
-            else:
-                codes += [IGNORE, 0]
-                constants = False
-        self._emit_match(codes)
+        name, args = check
+        literals = [DataTypeImm(arg) if isinstance(arg, str) else PrimValue(arg) for arg in args]
+        device: list[RelaxExpr] = []
+        if isinstance(subject.info, TensorStructInfo) and subject.info.vdevice is not None:
+            where = f"in {self.lowering.name}"
+            device.append(self.lowering.devices.operand(subject.info.vdevice, self.lowering.span, where))
+        self._call(name, subject, *literals, after=device)
 
-    def is_settled(self) -> bool:
-        """True if `check` has nothing left to do."""
-        if isinstance(self.info, TupleStructInfo):
-            return self.fields is not None and all(field.is_settled() for field in self.fields)
-        if isinstance(self.info, ObjectStructInfo):
-            return True
-        return self.kind_checked and len(self.settled) == len(dims_in(self.info)) and not self._is_other()
-
-    def _is_other(self) -> bool:
-        """True if more than a kind and dimensions is to be checked."""
-        held = isinstance(self.info, TensorStructInfo) and isinstance(self.info.shape, Var)
-        return held or isinstance(self.info, FuncStructInfo)
-
-    # -- second pass
-
-    def check(self) -> None:
-        """Check everything that binding has not settled."""
-        self._check_kind()
-        match self.info:
-            case TupleStructInfo():
-                for field in self._tuple_fields():
-                    field.check()
-            case TensorStructInfo(shape) if isinstance(shape, Var):
-                self._call("vm.builtin.match_shape_value", [self.value, shape])
-            case TensorStructInfo() | ShapeStructInfo() | PrimStructInfo():
-                self._check_dims()
+    def _check_others(self, subject: Subject[_Known]) -> None:
+        """A shape in a variable, or what can be asked of a function."""
+        match subject.info:
+            case TensorStructInfo(Var() as shape):
+                self._call("vm.builtin.match_shape_value", subject, shape)
             case FuncStructInfo():
-                self._check_func(self.info)
+                self._check_func(subject, subject.info)
             case _:
                 pass
 
-    def _check_dims(self) -> None:
-        dims = dims_in(self.info)
-        open_axes = [axis for axis in range(len(dims)) if axis not in self.settled]
-        while open_axes:
-            # What may fail is computed once the dimensions before it have been found to fit.
-            stop = next(
-                (i for i in range(1, len(open_axes)) if not scalar_never_fails(dims[open_axes[i]])), None
-            )
-            self._compare(dims, open_axes[:stop])
-            open_axes = [] if stop is None else open_axes[stop:]
-
-    def _compare(self, dims: Sequence[PrimExpr], axes: Sequence[int]) -> None:
-        """Compare these dimensions with what is expected of them, and no others."""
-        self.lowering.compute([dims[axis] for axis in axes])
-        codes: list[int | float] = []
-        for axis, dim in enumerate(dims):
-            if axis not in axes:
-                codes += [IGNORE, 0]
-            elif isinstance(dim, IntImm | FloatImm):
-                codes += [ASSERT_IMM, dim.value]
-            else:
-                codes += [ASSERT_SLOT, self.lowering.slot_of(dim)]
-        self._emit_match(codes)
-
-    def _check_func(self, info: FuncStructInfo) -> None:
+    def _check_func(self, subject: Subject[_Known], info: FuncStructInfo) -> None:
         free = [dim for dim in all_dims(info) if not isinstance(dim, IntImm | FloatImm)]
         known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
         self.lowering.compute(known)
@@ -522,68 +457,52 @@ class _Match:
             )
             return ("slot", self.lowering.slot_of(dim)) if bound else None
 
-        what = f"the function type of {self.what}"
+        what = f"the function type of {subject.name}"
         text = InfoMaker(resolve).checked_text(info, what, self.lowering.span)
         heap = self.lowering.heap if known else PrimValue(0)
-        self._call("vm.builtin.check_func_info", [self.value, heap, StringImm(text)])
+        self._call("vm.builtin.check_func_info", subject, heap, StringImm(text))
 
-    def _check_kind(self) -> None:
-        """Kind, rank, length and dtype."""
-        if self.kind_checked:
-            return
-        self.kind_checked = True
-        match self.info:
-            case TensorStructInfo(_, dtype, vdevice):
-                ndim = self.info.ndim
-                args = [self.value, PrimValue(ndim), DataTypeImm(dtype), StringImm(self.context)]
-                if vdevice is not None:
-                    where = f"in {self.lowering.name}"
-                    args.append(self.lowering.devices.operand(vdevice, self.lowering.span, where))
-                self.lowering.call("vm.builtin.check_tensor_info", args, _UNIT)
-            case ShapeStructInfo(_, ndim):
-                self._call("vm.builtin.check_shape_info", [self.value, PrimValue(ndim)])
-            case PrimStructInfo(dtype):
-                self._call("vm.builtin.check_prim_value_info", [self.value, DataTypeImm(dtype)])
-            case TupleStructInfo(fields):
-                self._call("vm.builtin.check_tuple_info", [self.value, PrimValue(len(fields))])
-            case _:
-                pass
+    def _match_dims(self, step: Step[_Known]) -> None:
+        """What may fail is computed once the dimensions before it have been found to fit."""
+        axes: list[int] = []
+        for axis, (act, dim) in enumerate(step.dims):
+            if act is not Act.SKIP:
+                if axes and not scalar_never_fails(dim):
+                    self._match_axes(step, axes)
+                    axes = []
+                axes.append(axis)
+        if axes:
+            self._match_axes(step, axes)
 
-    def _tuple_fields(self) -> list[_Match]:
-        """A match for each field, which is taken out of the tuple when it is first looked at."""
-        if self.fields is None:
-            self.fields = []
-            for index, info in enumerate(cast(TupleStructInfo, self.info).fields):
-                if not isinstance(info, ObjectStructInfo):
-                    value = self._field(index)
-                    context, what = f"{self.context}[{index}]", f"{self.what}[{index}]"
-                    known = self.known.fields[index] if isinstance(self.known, TupleStructInfo) else _OBJECT
-                    self.fields.append(_Match(self.lowering, value, info, context, what, known))
-        return self.fields
-
-    def _field(self, index: int) -> RelaxExpr:
-        """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
-        if isinstance(self.value, Tuple):
-            return self.value.fields[index]
-        whole = self.value.struct_info_
-        info = whole.fields[index] if isinstance(whole, TupleStructInfo) else _OBJECT
-        item = with_info(TupleGetItem(self.value, index), info)
-        var = with_info(Var("field"), info)
-        self.lowering.bindings.append(VarBinding(var, item))
-        return var
-
-    def _emit_match(self, codes: Sequence[int | float]) -> None:
-        uses_heap = any(code in (STORE, STORE_SIZE, ASSERT_SLOT) for code in codes[::2])
+    def _match_axes(self, step: Step[_Known], axes: Sequence[int]) -> None:
+        """Match these dimensions, and no others."""
+        subject = step.subject
+        self.lowering.compute([step.dims[axis][1] for axis in axes])
+        codes = [
+            self._code(subject, axis, act, dim) if axis in axes else (IGNORE, 0)
+            for axis, (act, dim) in enumerate(step.dims)
+        ]
+        uses_heap = any(code in (STORE, STORE_SIZE, ASSERT_SLOT) for code, _ in codes)
         heap = self.lowering.heap if uses_heap else PrimValue(0)
-        numbers = [PrimValue(code) for code in codes]
-        if isinstance(self.info, PrimStructInfo):
-            self._call("vm.builtin.match_prim_value", [self.value, heap, *numbers])
+        numbers = [PrimValue(number) for pair in codes for number in pair]
+        if isinstance(subject.info, PrimStructInfo):
+            self._call("vm.builtin.match_prim_value", subject, heap, *numbers)
         else:
-            rank = PrimValue(len(codes) // 2)
-            self._call("vm.builtin.match_shape", [self.value, heap, rank, *numbers])
+            self._call("vm.builtin.match_shape", subject, heap, PrimValue(len(codes)), *numbers)
 
-    def _call(self, name: str, args: Sequence[RelaxExpr]) -> None:
-        self.lowering.call(name, [*args, StringImm(self.context)], _UNIT)
+    def _code(self, subject: Subject[_Known], axis: int, act: Act, dim: PrimExpr) -> tuple[int, int | float]:
+        if act is Act.COMPARE:
+            constant = isinstance(dim, IntImm | FloatImm)
+            return (ASSERT_IMM, dim.value) if constant else (ASSERT_SLOT, self.lowering.slot_of(dim))
+        slot = self.lowering.define(cast(PrimVar, dim), subject.origin(axis))
+        return (STORE if act is Act.BIND else STORE_SIZE), slot
+
+    def _call(
+        self, name: str, subject: Subject[_Known], *args: RelaxExpr, after: Sequence[RelaxExpr] = ()
+    ) -> None:
+        """Call a check of the value, of which the context is the last argument but for those `after`."""
+        context = StringImm(subject.context)
+        self.lowering.call(name, [subject.value.value, *args, context, *after], _UNIT)
 
 
 def _noted(value: PrimExpr, text: str) -> str:
