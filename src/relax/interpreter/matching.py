@@ -1,4 +1,4 @@
-"""Matching values against struct info: the steps of `relax.info.matching`, each made when it is its turn."""
+"""Matching values against struct info: the checks of `relax.analysis.matching`, each made when it is its turn."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Iterable, Sequence
 from operator import getitem
 from typing import Any, cast
 
+from ..analysis.matching import Subject, checks
 from ..expr import Var
-from ..info.matching import Act, Step, Subject, steps
 from ..info.runtime import InfoMaker, runtime_device
 from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
-from ..runtime.builtin_table import BUILTINS
-from ..runtime.heap import ShapeHeap
+from ..runtime import match as builtins
+from ..runtime.heap import Heap, ShapeHeap
 from ..runtime.info import FuncInfo
-from ..runtime.match import check_function, check_size, match_shape_value, same_scalar
-from ..runtime.messages import IS
-from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo
+from ..struct_info import FuncStructInfo, TensorStructInfo
 from .scope import Environment, Number
 
 
@@ -31,58 +29,65 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> Non
         scope.define(param, value)
         name = param.name_hint
         subjects.append(Subject(value, param.struct_info, f"{scope.function}: parameter {name}", name))
-    _make_steps(subjects, scope)
+    _match_together(subjects, scope)
 
 
 def match(value: Any, info: StructInfo, scope: Environment, what: str, name: str) -> None:
     """Match one value: `what` says which one in messages; `name` is what bound a variable."""
-    _make_steps([Subject(value, info, f"{scope.function}: {what}", name)], scope)
+    _match_together([Subject(value, info, f"{scope.function}: {what}", name)], scope)
 
 
-def _make_steps(subjects: Iterable[Subject[Any]], scope: Environment) -> None:
-    for step in steps(subjects, scope.knows, getitem):
-        subject = step.subject
+def _match_together(subjects: Iterable[Subject[Any]], scope: Environment) -> None:
+    slots = _ScopeSlots(scope)
+    for check in checks(subjects, slots, getitem):
+        info, context, kind = check.subject.info, check.subject.context, check.subject.kind()
         # The shape heap of a lowered program is the tensor of its slots.
-        value = subject.value.tensor if isinstance(subject.value, ShapeHeap) else subject.value
-        if step.first:
-            _look_at(value, subject, scope)
-        if any(act is not Act.SKIP for act, _ in step.dims):
-            _match_dims(value, step, scope)
+        value = check.subject.value
+        value = value.tensor if isinstance(value, ShapeHeap) else value
+        if kind is not None:
+            what, size, dtype = kind
+            if isinstance(info, TensorStructInfo) and info.vdevice is not None:
+                what = runtime_device(info.vdevice)
+            codes = [number for code in check.codes for number in code]
+            builtins.match(value, slots, what, size, dtype, len(check.codes), *codes, context)
+        if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
+            builtins.match_shape_value(value, scope[info.shape], context)
+        if isinstance(info, FuncStructInfo):
+            expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
+            builtins.check_function(value, expected, context)
 
 
-def _look_at(value: Any, subject: Subject[Any], scope: Environment) -> None:
-    """Check all but dimensions that are written out."""
-    info, context = subject.info, subject.context
-    device: list[Any] = []
-    if isinstance(info, TensorStructInfo) and info.vdevice is not None:
-        device.append(runtime_device(info.vdevice))
-    check = subject.kind_check()
-    if check is not None:
-        name, args = check
-        BUILTINS[name].function(value, *args, context, *device)
-    if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
-        match_shape_value(value, scope[info.shape], context)
-    if isinstance(info, FuncStructInfo):
-        check_function(value, InfoMaker(lambda dim: _value(dim, scope)).func(info), context)
+class _ScopeSlots(Heap):
+    """The shape variables of a scope as slots: the slot of an expression is the expression."""
 
+    def __init__(self, scope: Environment) -> None:
+        self.scope = scope
+        self.origins: dict[ShapeVar, str] = {}
 
-def _match_dims(value: Any, step: Step[Any], scope: Environment) -> None:
-    subject = step.subject
-    match subject.info:
-        case TensorStructInfo():
-            sizes: Sequence[Number] = value.shape
-        case ShapeStructInfo():
-            sizes = tuple(value)
-        case _:
-            sizes = (value,)
-    for axis, ((act, dim), found) in enumerate(zip(step.dims, sizes, strict=True)):
-        if act is Act.BIND_SIZE:
-            check_size(cast(int, found), subject.context)
-        if act in (Act.BIND, Act.BIND_SIZE):
-            scope.define_size(cast(ShapeVar, dim), found, subject.origin(axis))
-        elif act is Act.COMPARE and not same_scalar(found, scope.evaluate(dim)):
-            expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
-            raise IS(context=subject.context, place=subject.place(axis), found=found, expected=expected)
+    def is_bound(self, var: ShapeVar) -> bool:
+        """True if a variable has a value, or gets one from the check at hand."""
+        return var in self.origins or self.scope.knows(var)
+
+    def define(self, var: ShapeVar, origin: str) -> PrimExpr:
+        """The slot of a new variable."""
+        self.origins[var] = origin
+        return var
+
+    def compute(self, values: Sequence[PrimExpr]) -> None:
+        """Nothing: an expression is computed when it is compared."""
+
+    def slot_of(self, value: PrimExpr) -> PrimExpr:
+        """The slot of an expression."""
+        return value
+
+    def load(self, slot: PrimExpr, is_float: bool) -> Number:
+        return self.scope.evaluate(slot)
+
+    def store(self, slot: ShapeVar, value: Number) -> None:
+        self.scope.define_size(slot, value, self.origins[slot])
+
+    def expected(self, slot: PrimExpr) -> str:
+        return self.scope.explain(slot)
 
 
 # -------------------------------------------------------------------------------------------- functions

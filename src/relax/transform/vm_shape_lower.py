@@ -6,8 +6,8 @@ Before   def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor((2 * n,), "float
              return alloc
 After    def main(x):
              heap = R.call_packed("vm.builtin.alloc_shape_heap", 2, "n bound by x, dimension 0", "n * 2 from 0")
-             _ = R.call_packed("vm.builtin.check_tensor_info", x, 2, R.dtype("float32"), "main: parameter x")
-             _ = R.call_packed("vm.builtin.match_shape", x, heap, 2, 1, 0, 0, 4, "main: parameter x")
+             _ = R.call_packed("vm.builtin.match", x, heap, "tensor", 2, R.dtype("float32"), 2, 1, 0, 0, 4,
+                               "main: parameter x")
              _ = cls.shape_func(heap)                       # heap[1] = 2 * heap[0]
              s = R.call_packed("vm.builtin.make_shape", heap, 1, 1, 1)
              alloc = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"))
@@ -15,8 +15,8 @@ After    def main(x):
              return alloc
 
 Arguments are matched at function entry; the result before it is returned, where it is not known to fit. match_cast and
-bindings annotated with more than is derived are checked where they stand. The steps are those of
-``relax.info.matching``, the codes those of ``relax.runtime.match``.
+bindings annotated with more than is derived are checked where they stand. The checks are those of
+``relax.analysis.matching``, the codes those of ``relax.runtime.match``.
 
 The match_casts stay where they are, with their checks before them: they bind the variables that struct infos
 mention, which is all that is left of those. To the bytecode generator they are assignments.
@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+from ..analysis.matching import Check, Subject, checks
 from ..analysis.properties import NO_DATAFLOW, NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
-from ..analysis.totality import scalar_never_fails
 from ..expr import (
     Binding,
     BindingBlock,
@@ -51,7 +51,6 @@ from ..expr import (
     VarBinding,
 )
 from ..info.mapping import bound_in
-from ..info.matching import Act, Step, Subject, steps
 from ..info.relations import is_base_of
 from ..info.runtime import InfoMaker
 from ..info.text import prim_text
@@ -67,7 +66,7 @@ from ..ir import (
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..rewrite.rewriter import bindings_in
-from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
+from ..runtime.match import ASSERT_IMM, IGNORE, LOAD_SLOT
 from ..runtime.sizes import is_size
 from ..struct_info import (
     FuncStructInfo,
@@ -397,19 +396,21 @@ class _Known(NamedTuple):
 
 
 class _MatchLowering:
-    """Writes the steps of matching as calls of builtins."""
+    """Writes the checks of values that are matched as calls of builtins."""
 
     def __init__(self, lowering: _FunctionLowering) -> None:
         self.lowering = lowering
 
     def write(self, subjects: Sequence[Subject[_Known]]) -> None:
-        """All steps of matching some values together."""
-        for step in steps(subjects, self.lowering.is_bound, self._field):
-            if step.first and not same_kind(step.subject.info, step.subject.value.info):
-                self._check_kind(step.subject)
-            if step.first:
-                self._check_others(step.subject)
-            self._match_dims(step)
+        """All checks of some values that are matched together."""
+        for check in checks(subjects, self.lowering, self._field):
+            subject, info = check.subject, check.subject.info
+            if check.codes or not same_kind(info, subject.value.info):
+                self._match(check)
+            if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
+                self._call("vm.builtin.match_shape_value", subject, info.shape)
+            if isinstance(info, FuncStructInfo):
+                self._check_func(subject, info)
 
     def _field(self, whole: _Known, index: int) -> _Known:
         """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
@@ -424,27 +425,22 @@ class _MatchLowering:
         self.lowering.bindings.append(VarBinding(var, item))
         return _Known(var, known)
 
-    def _check_kind(self, subject: Subject[_Known]) -> None:
-        check = subject.kind_check()
-        if check is None:
+    def _match(self, check: Check[_Known, int]) -> None:
+        info, kind = check.subject.info, check.subject.kind()
+        if kind is None:
             return
-        name, args = check
-        literals = [DataTypeImm(arg) if isinstance(arg, str) else PrimValue(arg) for arg in args]
-        device: list[RelaxExpr] = []
-        if isinstance(subject.info, TensorStructInfo) and subject.info.vdevice is not None:
+        name, size, dtype = kind
+        what: RelaxExpr = StringImm(name)
+        if isinstance(info, TensorStructInfo) and info.vdevice is not None:
             where = f"in {self.lowering.name}"
-            device.append(self.lowering.devices.operand(subject.info.vdevice, self.lowering.span, where))
-        self._call(name, subject, *literals, after=device)
-
-    def _check_others(self, subject: Subject[_Known]) -> None:
-        """A shape in a variable, or what can be asked of a function."""
-        match subject.info:
-            case TensorStructInfo(Var() as shape):
-                self._call("vm.builtin.match_shape_value", subject, shape)
-            case FuncStructInfo():
-                self._check_func(subject, subject.info)
-            case _:
-                pass
+            what = self.lowering.devices.operand(info.vdevice, self.lowering.span, where)
+        uses_heap = any(code not in (IGNORE, ASSERT_IMM) for code, _ in check.codes)
+        heap = self.lowering.heap if uses_heap else PrimValue(0)
+        codes = [PrimValue(number) for code in check.codes for number in code]
+        count = PrimValue(len(check.codes))
+        self._call(
+            "vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes
+        )
 
     def _check_func(self, subject: Subject[_Known], info: FuncStructInfo) -> None:
         free = [dim for dim in all_dims(info) if not isinstance(dim, IntImm | FloatImm)]
@@ -462,47 +458,9 @@ class _MatchLowering:
         heap = self.lowering.heap if known else PrimValue(0)
         self._call("vm.builtin.check_func_info", subject, heap, StringImm(text))
 
-    def _match_dims(self, step: Step[_Known]) -> None:
-        """What may fail is computed once the dimensions before it have been found to fit."""
-        axes: list[int] = []
-        for axis, (act, dim) in enumerate(step.dims):
-            if act is not Act.SKIP:
-                if axes and not scalar_never_fails(dim):
-                    self._match_axes(step, axes)
-                    axes = []
-                axes.append(axis)
-        if axes:
-            self._match_axes(step, axes)
-
-    def _match_axes(self, step: Step[_Known], axes: Sequence[int]) -> None:
-        """Match these dimensions, and no others."""
-        subject = step.subject
-        self.lowering.compute([step.dims[axis][1] for axis in axes])
-        codes = [
-            self._code(subject, axis, act, dim) if axis in axes else (IGNORE, 0)
-            for axis, (act, dim) in enumerate(step.dims)
-        ]
-        uses_heap = any(code in (STORE, STORE_SIZE, ASSERT_SLOT) for code, _ in codes)
-        heap = self.lowering.heap if uses_heap else PrimValue(0)
-        numbers = [PrimValue(number) for pair in codes for number in pair]
-        if isinstance(subject.info, PrimStructInfo):
-            self._call("vm.builtin.match_prim_value", subject, heap, *numbers)
-        else:
-            self._call("vm.builtin.match_shape", subject, heap, PrimValue(len(codes)), *numbers)
-
-    def _code(self, subject: Subject[_Known], axis: int, act: Act, dim: PrimExpr) -> tuple[int, int | float]:
-        if act is Act.COMPARE:
-            constant = isinstance(dim, IntImm | FloatImm)
-            return (ASSERT_IMM, dim.value) if constant else (ASSERT_SLOT, self.lowering.slot_of(dim))
-        slot = self.lowering.define(cast(PrimVar, dim), subject.origin(axis))
-        return (STORE if act is Act.BIND else STORE_SIZE), slot
-
-    def _call(
-        self, name: str, subject: Subject[_Known], *args: RelaxExpr, after: Sequence[RelaxExpr] = ()
-    ) -> None:
-        """Call a check of the value, of which the context is the last argument but for those `after`."""
-        context = StringImm(subject.context)
-        self.lowering.call(name, [subject.value.value, *args, context, *after], _UNIT)
+    def _call(self, name: str, subject: Subject[_Known], *args: RelaxExpr) -> None:
+        """Call a check of the value, which begins its messages with the last argument."""
+        self.lowering.call(name, [subject.value.value, *args, StringImm(subject.context)], _UNIT)
 
 
 def _noted(value: PrimExpr, text: str) -> str:
