@@ -340,6 +340,20 @@ def test_builtins_with_arguments_that_compiled_code_does_not_take(argument, othe
             main(x, x)
 
 
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+def test_checks_by_the_names_of_tvm_stay_on_bytecode():
+    matched = '"vm.builtin.match", x, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, 0, R.str("x")'
+    assert matched in BY_HAND
+    mod = module(
+        BY_HAND.replace(matched, '"vm.builtin.match_shape", x, h, 1, 1, 0, R.str("x")').replace("SLOT", "1")
+    )
+    assert compilable_functions(get_pipeline("default")(mod)) == []
+    outcome = outcome_of(mod)
+    x = np.ones(3, "float32")
+    assert outcome(x, x) == [2, 2, 2]
+    assert "x: expected rank 1, found rank 2 (shape (1, 3))" in outcome(x[None], x)
+
+
 def test_branches_fill_a_slot_alike():
     mod = module("""
     @R.function

@@ -290,10 +290,10 @@ class Interpreter:
 
     def put_device(self, args: list[Any], at: int, allocates: bool) -> None:
         """The device itself in the place of its number; the module's first, for an allocation that names none."""
-        if at < len(args):
+        if at >= len(args):
+            args += self.devices[:1] if allocates else ()
+        elif isinstance(args[at], int):
             args[at] = self.devices[args[at]] if args[at] < len(self.devices) else cpu(args[at])
-        elif allocates and self.devices:
-            args.append(self.devices[0])
 
     def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
         """Check the result that a call declares (`sinfo_args`): nothing else tells what a packed callee returns."""

@@ -65,10 +65,11 @@ def match(
     if count and len(dims) != count:
         raise RANK(context=context, expected=count, found=len(dims), shape=describe_shape(dims))
     for axis in range(count):
-        code, operand = codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
-        if code != IGNORE:
-            place = "the value" if kind == "scalar" else f"dimension {axis}"
-            _match_number(dims[axis], heap, code, operand, context, place)
+        found, code, operand = dims[axis], codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
+        if code == IGNORE or (code == ASSERT_IMM and found == operand):
+            continue
+        place = "the value" if kind == "scalar" else f"dimension {axis}"
+        _match_number(found, heap, code, operand, context, place)
 
 
 def _match_number(found: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:
@@ -171,7 +172,8 @@ def match_shape_value(value: Any, shape: Any, context: str) -> None:
 
 # ------------------------------------------------------------------------------------- TVM's names
 
-# Parts of `match` under the names that TVM's programs call them by. Functions with such calls stay bytecode.
+# Parts of `match` under the names by which TVM's lowered programs call them. Functions with such calls stay bytecode:
+# compiled code has no shape heap to give them.
 
 
 @builtin("vm.builtin.check_tensor_info", pure=False, device=4, closures=True)

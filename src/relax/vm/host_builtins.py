@@ -295,7 +295,7 @@ def fits_form(call: Call) -> bool:
     if found[:3] != "iti":
         return False
     kind, count = call.args[2], _integer(numbers[2])
-    known = isinstance(kind, PrimValue) or getattr(kind, "value", None) in _KINDS
+    known = _kind_of_literal(kind) == "i" or getattr(kind, "value", None) in _KINDS
     return known and len(numbers) == 3 + 2 * count and found[3:] in ("ii" * count, "in" * count)
 
 

@@ -7,10 +7,10 @@ which have no builtins, and raise the error (`library_checks`).
     i1  relax.cells.v5.fits_<check>(value, numbers, slots, other)
     i32 relax.library.v1.refuse_<check>(value, numbers, slots, other, notes, context)
 
-The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are what the builtin
-has behind the kind: size, dtype, the count of dimensions, a code and a number for each. They are cells, of which only
-the payloads are read. The shape heap is at `slots`; variables that the value binds are stored there. The other value is
-the device of a tensor, or the shape that is compared with.
+The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are what the
+builtin has behind the kind: size, dtype, the count of dimensions, a code and a number for each. They are cells, of
+which only the payloads are read. The shape heap is at `slots`; variables that the value binds are stored there. The
+other value is the device of a tensor, or the shape that is compared with.
 
 LLVM IR; `support_code` and `library` say what the names in angle brackets stand for.
 """
@@ -39,7 +39,7 @@ from ..builder import ModuleBuilder, Operand
 from ..checks import CheckWriter
 from ..formula import Val
 from ..support import BOOL, FLOAT, INT, NONE, TENSOR
-from .library_writer import Part, dims, dtype, floating, integer, kind, refuse, slot, string
+from .library_writer import Part, dims, dtype, integer, kind, refuse, scalar, slot, string
 
 _SHAPE: Final = 69
 _VALUE, _OTHER = "%value", "%other"
@@ -151,8 +151,8 @@ def _scalar(w: Check) -> None:
     if w.raises:
         article = ("put", f'ptr {w.b.op(f"""select i1 {signed.ref}, ptr <"an">, ptr <"a">""")}')
     w.unless(fits | bits.eq(0), SCALAR, article=article, expected=dtype(wanted.ref), found=kind(_VALUE))
-    with w.when(w.number(2).ne(0)):
-        _number(w)
+    with w.loop(w.number(2)) as axis:
+        _match_number(w, axis, w.payload, "the value")
 
 
 def _tuple(w: Check) -> None:
@@ -170,39 +170,31 @@ def _dimensions(w: Check, rank: Val) -> None:
     fits = count.eq(0) | count.eq(rank)
     w.unless(fits, RANK, expected=integer(count.ref), found=integer(rank.ref), shape=dims(_VALUE))
     with w.loop(count) as axis:
-        code, number, size = w.number(axis * 2 + 3), w.number(axis * 2 + 4), w.ask("dim", axis)
-        place, found = ["dimension ", integer(axis.ref)], integer(size.ref)
-        stated = code.ne(ASSERT_IMM) | size.eq(number)
-        w.unless(stated, IS, place=place, found=found, expected=integer(number.ref))
-        with w.when(code.eq(STORE)):
-            w.unless(size.compare("", "ult", DIMENSION_LIMIT), NO_SIZE, place=place, found=found)
-            w.store(number, size)
-        with w.when(code.eq(ASSERT_SLOT)):
-            w.unless(size.eq(w.slot(number)), IS, place=place, found=found, expected=slot(number.ref))
+        _match_number(w, axis, w.ask("dim", axis), ["dimension ", integer(axis.ref)])
 
 
-def _number(w: Check) -> None:
-    """The code and number of a scalar, likewise; floats are in slots as they are."""
-    code, number, is_float = w.number(3), w.number(4), w.kind.eq(FLOAT)
-    is_size = code.ne(STORE_SIZE) | is_float | w.payload.compare("", "ult", DIMENSION_LIMIT)
-    w.unless(is_size, NO_SIZE, place="the value", found=integer(w.payload.ref))
+def _match_number(w: Check, axis: Val, found: Val, place: Part | list[Part]) -> None:
+    """The code and number of a dimension, or of a scalar. Floats are in slots as they are; NaN is equal to itself."""
+    code, number = w.number(axis * 2 + 3), w.number(axis * 2 + 4)
+    is_scalar, is_float = place == "the value", w.kind.eq(FLOAT)
+    refusal = {"place": place, "found": scalar(w.kind.ref, found.ref)}
+
+    def fits(bits: Val) -> Val:
+        if not is_scalar:
+            return found.eq(bits)
+        a, b = found.bitcast("double"), bits.bitcast("double")
+        same_float = a.eq(b) | (a.is_nan() & b.is_nan())
+        return (is_float & same_float) | ((is_float ^ 1) & found.eq(bits))
+
+    is_free = code.ne(STORE_SIZE if is_scalar else STORE) | is_float
+    w.unless(is_free | found.compare("", "ult", DIMENSION_LIMIT), NO_SIZE, **refusal)
     with w.when(code.eq(STORE) | code.eq(STORE_SIZE)):
-        w.store(number, w.payload)
+        w.store(number, found)
     with w.when(code.eq(ASSERT_IMM)):
-        _same_number(w, is_float, number, integer(number.ref))
+        kind_shown = is_float.choose(w.kind, INT)
+        w.unless(fits(number), IS, **refusal, expected=scalar(kind_shown.ref, number.ref))
     with w.when(code.eq(ASSERT_SLOT)):
-        _same_number(w, is_float, w.slot(number), slot(number.ref))
-
-
-def _same_number(w: Check, is_float: Val, bits: Val, expected: Part) -> None:
-    """Compare a scalar with the bits of one; NaN is equal to itself."""
-    with w.when(is_float):
-        a, b = w.payload.bitcast("double"), bits.bitcast("double")
-        fits = a.eq(b) | (a.is_nan() & b.is_nan())
-        w.unless(fits, IS, place="the value", found=floating(a.ref), expected=floating(b.ref))
-    with w.when(is_float ^ 1):
-        fits = w.payload.eq(bits)
-        w.unless(fits, IS, place="the value", found=integer(w.payload.ref), expected=expected)
+        w.unless(fits(w.slot(number)), IS, **refusal, expected=slot(number.ref))
 
 
 def _same_sizes(w: Check) -> None:
