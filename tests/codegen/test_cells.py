@@ -16,7 +16,7 @@ from relax.script import tir as T
 def first(r: T.handle, c: T.handle):
     T.func_attr({"relax.registers": 2, "relax.parameters": ["x"], "tir.is_host_func": True})
     with T.attr(0, "relax.place", "first\tmodel.py:1:2\t\t"):
-        if not T.cell_fits("tensor", T.anylist_getitem(r, 0), 0, 0, 1, "float32"):
+        if not T.cell_fits("tensor", T.anylist_getitem(r, 0), 0, 0, 1, "float32", 0):
             T.anylist_setitem_call_packed(
                 r, -1, T.anylist_getitem(c, 4), "test.refuse", T.anylist_getitem(r, 0)
             )
@@ -32,11 +32,11 @@ def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
     assert (
-        text.count("@relax.cells.v5.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730, ptr null, ptr null)")
+        text.count("@relax.cells.v6.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730.0, ptr null, ptr null)")
         == 1
     )
-    assert text.index("@relax.cells.v5.fits_tensor(ptr %p0") < text.index("call i32 @relax.cells.v5.call(")
-    assert "call void @relax.cells.v5.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
+    assert text.index("@relax.cells.v6.fits_tensor(ptr %p0") < text.index("call i32 @relax.cells.v6.call(")
+    assert "call void @relax.cells.v6.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
 
 
 def test_functions_of_the_host_are_compiled_as_they_are_written():
@@ -62,7 +62,7 @@ def test_small_functions_of_the_host_are_compiled_in_batches():
 
 def test_the_entry_releases_registers_on_every_way_out():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[1]
-    leave = text.index("call void @relax.cells.v5.leave(")
+    leave = text.index("call void @relax.cells.v6.leave(")
     assert text.index("call i32 @relax.body.first(") < leave
     assert text.count("ret i32") == 2  # after that, and before anything is held
 
@@ -79,5 +79,5 @@ def test_an_operand_must_be_a_cell():
 
 def test_the_support_code_defines_what_is_called():
     text = cells_text()
-    missing = [name for name in FUNCTIONS if f"@relax.cells.v5.{name}(" not in text]
+    missing = [name for name in FUNCTIONS if f"@relax.cells.v6.{name}(" not in text]
     assert missing == []

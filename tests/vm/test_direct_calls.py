@@ -283,10 +283,12 @@ BY_HAND = """
     def main(x: R.Object, y: R.Object):
         cls = Program
         h = R.call_packed("vm.builtin.alloc_shape_heap", 2, R.str("n bound by x"), R.str("m"), sinfo_args=R.Object)
-        _ = R.call_packed("vm.builtin.check_tensor_info", x, 1, R.dtype("float32"), R.str("x"), sinfo_args=R.Tuple())
-        _ = R.call_packed("vm.builtin.match_shape", x, h, 1, 1, 0, R.str("x"), sinfo_args=R.Tuple())
-        _ = R.call_packed("vm.builtin.check_tensor_info", y, 1, R.dtype("float32"), R.str("y"), sinfo_args=R.Tuple())
-        _ = R.call_packed("vm.builtin.match_shape", y, h, 1, 1, SLOT, R.str("y"), sinfo_args=R.Tuple())
+        _ = R.call_packed(
+            "vm.builtin.match", x, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, 0, R.str("x"), sinfo_args=R.Tuple()
+        )
+        _ = R.call_packed(
+            "vm.builtin.match", y, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, SLOT, R.str("y"), sinfo_args=R.Tuple()
+        )
         s = R.call_packed("vm.builtin.make_shape", h, 1, 1, SLOT, sinfo_args=R.Shape(ndim=1))
         a = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"), sinfo_args=R.Tensor(ndim=1, dtype="float32"))
         _ = cls.double(x, a)
@@ -311,14 +313,15 @@ def test_a_slot_that_holds_one_number_after_another_tells_nothing(slot, is_compi
 @pytest.mark.parametrize(
     ("argument", "other", "error"),
     [
-        ('x, 1, R.dtype("float32"),', "x, 1, d,", None),
-        ("x, h, 1, 1, 0,", "x, h, i, 1, 0,", None),
+        ('1, R.dtype("float32"), 1, 1, 0,', "1, d, 1, 1, 0,", None),
+        ('1, R.dtype("float32"), 1, 1, 0,', '1, R.dtype("float32"), 1, i, 0,', None),
         ('1, SLOT, sinfo_args=R.Shape(ndim=1)', "i, 1, sinfo_args=R.Shape(ndim=1)", None),
-        ("x, h, 1, 1, 0,", "x, h, 1, 1, 2,", IndexError),
-        ("y, h, 1, 1, SLOT,", "y, h, 1, 3, -3,", IndexError),
-        ("x, h, 1, 1, 0,", "x, h, 1,", IndexError),
-        ("x, h, 1, 1, 0,", "x, 0, 1, 1, 0,", TypeError),
-        ('x, 1, R.dtype("float32"), R.str("x")', "x", TypeError),
+        ('1, R.dtype("float32"), 1, 1, 0,', '1, R.dtype("float32"), 1, 1, 2,', IndexError),
+        ('1, R.dtype("float32"), 1, 1, SLOT,', '1, R.dtype("float32"), 1, 3, -3,', IndexError),
+        ('1, R.dtype("float32"), 1, 1, 0,', '1, R.dtype("float32"), 1,', IndexError),
+        ("x, h, ", "x, 0, ", TypeError),
+        ('x, h, R.str("tensor")', 'x, h, R.str("matrix")', KeyError),
+        ('x, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, 0, R.str("x")', "x", TypeError),
     ],
 )  # fmt: skip
 def test_builtins_with_arguments_that_compiled_code_does_not_take(argument, other, error):
@@ -335,6 +338,20 @@ def test_builtins_with_arguments_that_compiled_code_does_not_take(argument, othe
     else:
         with pytest.raises(error):
             main(x, x)
+
+
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+def test_checks_by_the_names_of_tvm_stay_on_bytecode():
+    matched = '"vm.builtin.match", x, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, 0, R.str("x")'
+    assert matched in BY_HAND
+    mod = module(
+        BY_HAND.replace(matched, '"vm.builtin.match_shape", x, h, 1, 1, 0, R.str("x")').replace("SLOT", "1")
+    )
+    assert compilable_functions(get_pipeline("default")(mod)) == []
+    outcome = outcome_of(mod)
+    x = np.ones(3, "float32")
+    assert outcome(x, x) == [2, 2, 2]
+    assert "x: expected rank 1, found rank 2 (shape (1, 3))" in outcome(x[None], x)
 
 
 def test_branches_fill_a_slot_alike():

@@ -149,14 +149,12 @@ def test_binding_comes_before_checking():
 
     assert calls_in(Before) == [
         "alloc_shape_heap 3, n bound by x, dimension 0, m bound by x, dimension 1, n * m from 0 1",
-        "check_tensor_info x, 3, float32, main: parameter x",
-        "match_shape x, shape_heap, 3, 1, 0, 1, 1, 2, 0, main: parameter x",
-        "check_tensor_info y, 1, float32, main: parameter y",
+        "match x, shape_heap, tensor, 3, float32, 3, 1, 0, 1, 1, 2, 0, main: parameter x",
+        "match y, 0, tensor, 1, float32, 0, main: parameter y",
         "cls.shape_func(shape_heap)",
-        "match_shape y, shape_heap, 1, 3, 2, main: parameter y",
-        "match_shape x, 0, 3, 2, 0, 2, 0, 0, 4, main: parameter x",
-        "check_tensor_info z, 1, int8, main: parameter z",
-        "match_shape z, shape_heap, 1, 3, 1, main: parameter z",
+        "match y, shape_heap, tensor, 1, float32, 1, 3, 2, main: parameter y",
+        "match x, 0, tensor, 3, float32, 3, 2, 0, 2, 0, 0, 4, main: parameter x",
+        "match z, shape_heap, tensor, 1, int8, 1, 3, 1, main: parameter z",
         "make_shape shape_heap, 2, 1, 2, 0, 2",
     ]
 
@@ -169,9 +167,8 @@ def test_static_functions_need_no_heap():
             return R.shape([2])
 
     assert calls_in(Before) == [
-        "check_tensor_info x, 2, float32, main: parameter x",
-        "match_shape x, 0, 2, 0, 2, 0, 3, main: parameter x",
-        "check_tensor_info y, -1, , main: parameter y",
+        "match x, 0, tensor, 2, float32, 2, 0, 2, 0, 3, main: parameter x",
+        "match y, 0, tensor, -1, , 0, main: parameter y",
     ]
 
 
@@ -206,9 +203,9 @@ def test_match_cast_checks_only_what_is_not_known():
             w = R.match_cast(z, R.Tensor((3, 2), "float32"))
             return y
 
-    assert calls_in(Before)[3:] == [
-        "match_shape y, shape_heap, 2, 1, 1, 0, 2, main: match_cast of y",
-        "match_shape z, 0, 2, 0, 3, 0, 2, main: match_cast of z",
+    assert calls_in(Before)[2:] == [
+        "match y, shape_heap, tensor, 2, float32, 2, 1, 1, 0, 2, main: match_cast of y",
+        "match z, 0, tensor, 2, float32, 2, 0, 3, 0, 2, main: match_cast of z",
     ]
 
 
@@ -221,8 +218,8 @@ def test_shapes_held_by_variables():
             return y
 
     assert calls_in(Before) == [
-        "check_shape_info s, 2, main: parameter s",
-        "check_tensor_info x, 2, float32, main: match_cast of x",
+        "match s, 0, shape, 2, , 0, main: parameter s",
+        "match x, 0, tensor, 2, float32, 0, main: match_cast of x",
         "match_shape_value x, s, main: match_cast of x",
     ]
     main = VirtualMachine(build(Before))["main"]
@@ -290,7 +287,7 @@ def test_a_branch_that_ends_the_function_returns():
     text = build(Module, pipeline=Sequential([])).as_text().split("\n\n", 1)[1]
     assert text == (
         "@main(%0: b, %1: x):  # 4 registers\n"
-        "  0  call  vm.builtin.check_prim_value_info(%0, dtype bool, 'main: parameter b')\n"
+        "  0  call  vm.builtin.match(%0, 0, 'scalar', 0, dtype bool, 0, 'main: parameter b')\n"
         "  1  call  %2 = vm.builtin.read_if_cond(%0)\n"
         "  2  if    %2 else +3\n"
         "  3  call  %3 = test.lower.make(%1)\n"
@@ -298,7 +295,7 @@ def test_a_branch_that_ends_the_function_returns():
         "  5  ret   %1\n"
         "\n"
         "@middle(%0: b, %1: x):  # 6 registers\n"
-        "  0  call  vm.builtin.check_prim_value_info(%0, dtype bool, 'middle: parameter b')\n"
+        "  0  call  vm.builtin.match(%0, 0, 'scalar', 0, dtype bool, 0, 'middle: parameter b')\n"
         "  1  call  %3 = vm.builtin.read_if_cond(%0)\n"
         "  2  if    %3 else +4\n"
         "  3  call  %4 = test.lower.make(%1)\n"

@@ -28,6 +28,12 @@ ANNOTATIONS = {
     "constant": "R.Prim(value=3)",
     "size": 'R.Tuple(R.Prim(value="n"), R.Tensor(("n",), "float32"))',
     "number": 'R.Tuple(R.Prim(value="n"), R.Prim(value="n + 1"))',
+    **{
+        f"two_{dtype}": f'R.Tuple(R.Prim("{dtype}", value="q"), R.Prim("{dtype}", value="q"))'
+        for dtype in ("bool", "uint8", "float32")
+    },
+    "true": 'R.Prim("bool", value=True)',
+    "half": 'R.Prim("float32", value=0.5)',
     "unit": "R.Tuple()",
     "pair": 'R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Shape(["n"]), R.Prim("int8")))',
 }  # fmt: skip
@@ -51,7 +57,8 @@ VALUES = [
     array(), array(2), array(2, 2), array(0, 0), array(1, 1), array(3, 5), array(2, 3), array(2, 4), array(2, 2, 2),
     array(2, 2, dtype="float64"), array(2, dtype="int8"), array(dtype="bool"), array(1, dtype="bool"),
     Shape(()), Shape((3,)), Shape((2, 3)), Shape((3, 2)), Shape((0, 3)), Shape((2, 3, 4)),
-    *((n, array(2)) for n in (2, 3, -1, 2**62, 2.0, True)), (array(2), 2),
+    *((n, array(2)) for n in (2, 3, -1, 2**62, 2.0, True)), (array(2), 2), (True, True), (True, False), (7, 7), (7, 8),
+    (0.5, 0.5), (0.5, 2.0), (float("nan"), float("nan")), (float("nan"), 0.5), (float("inf"), -float("inf")), 0.5,
     (array(2), (Shape((2,)), 7)), (array(2), (Shape((3,)), 7)), (array(2), (Shape((2,)), 200)),
     (array(2), (7, 7)), (array(2), 7), (array(2), (Shape((2,)), 7), 7),
 ]  # fmt: skip

@@ -60,7 +60,6 @@ from ..tir import PrimFunc
 from . import matching
 from .intrinsics import Activation, callee_name
 from .kernels import Kernels
-from .matching import Origin
 from .operators import evaluate_operator
 from .scope import Environment
 from .steps import Steps, run
@@ -204,14 +203,13 @@ class Interpreter:
             case VarBinding(_, expr):
                 value = yield self.value(expr, scope)
                 if var.annotation is not None:
-                    place = Origin(f"{scope.function}: the value of {var.name_hint}", var.name_hint)
-                    matching.check(value, var.annotation, scope, place)
+                    name = var.name_hint
+                    matching.match(value, var.annotation, scope, f"the value of {name}", name)
             case _:
                 assert isinstance(binding, MatchCast), "there are two kinds of bindings"
                 value = yield self.value(binding.value, scope)
                 name = matching.name_of(binding.value)
-                place = Origin(f"{scope.function}: match_cast of {name}", name)
-                matching.match(value, binding.struct_info, scope, place)
+                matching.match(value, binding.struct_info, scope, f"match_cast of {name}", name)
         self.bound(var, value, scope)
         scope.define(var, value)
 
@@ -292,15 +290,15 @@ class Interpreter:
 
     def put_device(self, args: list[Any], at: int, allocates: bool) -> None:
         """The device itself in the place of its number; the module's first, for an allocation that names none."""
-        if at < len(args):
+        if at >= len(args):
+            args += self.devices[:1] if allocates else ()
+        elif isinstance(args[at], int):
             args[at] = self.devices[args[at]] if args[at] < len(self.devices) else cpu(args[at])
-        elif allocates and self.devices:
-            args.append(self.devices[0])
 
     def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
         """Check the result that a call declares (`sinfo_args`): nothing else tells what a packed callee returns."""
-        place = Origin(f"{scope.function}: the result of {callee}", "the result")
-        matching.check(result, result_of(call.sinfo_args), scope, place)
+        declared = result_of(call.sinfo_args)
+        matching.match(result, declared, scope, f"the result of {callee}", "the result")
 
     def apply(self, function: Any, args: Sequence[Any]) -> Steps:
         """Call a function value."""
@@ -328,7 +326,7 @@ class Interpreter:
             ret, known = code.function.ret_struct_info, code.function.body.struct_info_ or ObjectStructInfo()
             # What is proved of functions is not compared: erasure forgets what their parameters ask for.
             if ret is not None and not (_mentions_functions(ret) and is_base_of(ret, known)):
-                matching.match(result, ret, scope, Origin(f"{name}: result", "the result"))
+                matching.match(result, ret, scope, "result", "the result")
             return result
         except Exception as error:
             self._locate(error, scope)

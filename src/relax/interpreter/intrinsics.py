@@ -19,7 +19,7 @@ from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
 from ..struct_info import TensorStructInfo
 from . import matching
-from .matching import Origin, name_of
+from .matching import name_of
 from .scope import Environment
 from .steps import Steps
 
@@ -76,8 +76,7 @@ class Activation:
                 outputs.append(self._output(info))
             else:
                 outputs.append(inputs[index])
-                place = Origin(f"{self.scope.function}: match_cast of argument {index}", "")
-                matching.check(inputs[index], info, self.scope, place)
+                matching.match(inputs[index], info, self.scope, f"match_cast of argument {index}", "")
         fresh = [output for index, output in zip(reused, outputs, strict=True) if index < 0]
         yield self.run.apply(function, _arranged(function, inputs, integers, fresh))
         return outputs[0] if isinstance(call.sinfo_args[0], TensorStructInfo) else tuple(outputs)

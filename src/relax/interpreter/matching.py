@@ -1,57 +1,22 @@
-"""Matching a value against struct info (language.md §7.1): at match_cast, at function entry and exit.
-
-    Object   anything
-    Tensor   a tensor; its ndim, dtype and device; then dimension by dimension
-    Shape    a shape; its ndim; then dimension by dimension
-    Prim     a number of the dtype; then its value
-    Tuple    a tuple; its length; then field by field
-    Func     a closure whose run-time struct info fits, or, with derive_func, a packed function
-
-A dimension that is an unbound variable standing alone is bound; anything else is evaluated and compared. A scalar may
-have any value, but for one that binds a variable which is a dimension elsewhere: that is a size, too.
-
-There are two rounds. `bind` goes to the binding positions, and matches what comes before them in the order above;
-`check` matches everything. At function entry all parameters are bound, left to right, before the first is checked.
-"""
+"""Matching values against struct info: the checks of `relax.analysis.matching`, each made when it is its turn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from operator import getitem
 from typing import Any, cast
 
+from ..analysis.matching import Subject, checks
 from ..expr import Var
-from ..info.mapping import bound_in
 from ..info.runtime import InfoMaker, runtime_device
 from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
-from ..runtime import match as values
-from ..runtime.heap import ShapeHeap
+from ..runtime import match as builtins
+from ..runtime.heap import Heap, ShapeHeap
 from ..runtime.info import FuncInfo
-from ..runtime.messages import IS
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, TensorStructInfo
 from .scope import Environment, Number
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The value being matched, as messages name it."""
-
-    context: str
-    """The beginning of messages: ``main: parameter x``."""
-    name: str
-    """The binder of shape variables in messages: ``x``."""
-
-    def field(self, index: int) -> Origin:
-        """A field of the tuple that stands here."""
-        return replace(self, context=f"{self.context}[{index}]", name=f"{self.name}[{index}]")
 
 
 def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> None:
@@ -59,97 +24,70 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> Non
 
     The annotation of a parameter may name another one that holds its shape.
     """
+    subjects: list[Subject[Any]] = []
     for param, value in zip(params, args, strict=True):
         scope.define(param, value)
-    matches = [
-        (value, param.struct_info, Origin(f"{scope.function}: parameter {param.name_hint}", param.name_hint))
-        for param, value in zip(params, args, strict=True)
-    ]
-    for value, info, place in matches:
-        bind(value, info, scope, place)
-    for value, info, place in matches:
-        check(value, info, scope, place)
+        name = param.name_hint
+        subjects.append(Subject(value, param.struct_info, f"{scope.function}: parameter {name}", name))
+    _match_together(subjects, scope)
 
 
-def match(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
-    """Match one value: bind, then check."""
-    bind(value, info, scope, place)
-    check(value, info, scope, place)
+def match(value: Any, info: StructInfo, scope: Environment, what: str, name: str) -> None:
+    """Match one value: `what` says which one in messages; `name` is what bound a variable."""
+    _match_together([Subject(value, info, f"{scope.function}: {what}", name)], scope)
 
 
-# ------------------------------------------------------------------------------------------- the rounds
-
-
-def bind(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
-    """Bind the shape variables that stand alone in `info` and have no value yet."""
-    if all(map(scope.knows, bound_in(info))):
-        return
-    check_kind(value, info, place)
-    if isinstance(info, TupleStructInfo):
-        for index, field in enumerate(info.fields):
-            bind(value[index], field, scope, place.field(index))
-        return
-    for where, dim, found in dimensions(value, info):
-        if isinstance(dim, ShapeVar) and not scope.knows(dim):
-            if isinstance(info, PrimStructInfo) and dim.nonnegative:
-                values.check_size(cast(int, found), place.context)
-            scope.define_size(dim, found, f"{place.name}, {where}" if where else place.name)
-
-
-def check(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
-    """Compare a value with struct info whose shape variables are bound.
-
-    The shape heap of a lowered program is the tensor of its slots.
-    """
-    value = value.tensor if isinstance(value, ShapeHeap) else value
-    check_kind(value, info, place)
-    match info:
-        case TupleStructInfo(fields):
-            for index, field in enumerate(fields):
-                check(value[index], field, scope, place.field(index))
-        case FuncStructInfo():
+def _match_together(subjects: Iterable[Subject[Any]], scope: Environment) -> None:
+    slots = _ScopeSlots(scope)
+    for check in checks(subjects, slots, getitem):
+        info, context, kind = check.subject.info, check.subject.context, check.subject.kind()
+        # The shape heap of a lowered program is the tensor of its slots.
+        value = check.subject.value
+        value = value.tensor if isinstance(value, ShapeHeap) else value
+        if kind is not None:
+            what, size, dtype = kind
+            if isinstance(info, TensorStructInfo) and info.vdevice is not None:
+                what = runtime_device(info.vdevice)
+            codes = [number for code in check.codes for number in code]
+            builtins.match(value, slots, what, size, dtype, len(check.codes), *codes, context)
+        if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
+            builtins.match_shape_value(value, scope[info.shape], context)
+        if isinstance(info, FuncStructInfo):
             expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
-            values.check_function(value, expected, place.context)
-        case TensorStructInfo(Var() as shape):
-            values.match_shape_value(value, scope[shape], place.context)
-        case _:
-            for where, dim, found in dimensions(value, info):
-                if not values.same_scalar(found, scope.evaluate(dim)):
-                    expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
-                    raise IS(
-                        context=place.context, place=where or "the value", found=found, expected=expected
-                    )
+            builtins.check_function(value, expected, context)
 
 
-def check_kind(value: Any, info: StructInfo, place: Origin) -> None:
-    """Kind, rank, length, dtype and device; TypeError or ValueError if they differ."""
-    match info:
-        case TensorStructInfo(_, dtype, vdevice):
-            device = None if vdevice is None else runtime_device(vdevice)
-            values.check_tensor_info(value, info.ndim, str(dtype), place.context, device)
-        case ShapeStructInfo(_, ndim):
-            values.check_shape_info(value, ndim, place.context)
-        case PrimStructInfo(dtype):
-            values.check_prim_value_info(value, str(dtype), place.context)
-        case TupleStructInfo(fields):
-            values.check_tuple_info(value, len(fields), place.context)
-        case _:
-            pass
+class _ScopeSlots(Heap):
+    """The shape variables of a scope as slots: the slot of an expression is the expression."""
 
+    def __init__(self, scope: Environment) -> None:
+        self.scope = scope
+        self.origins: dict[ShapeVar, str] = {}
 
-def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number]]:
-    """The dimensions (or the scalar) of `info` beside those of the value: (place, expected, found)."""
-    match info:
-        case TensorStructInfo() if info.dims is not None:
-            expected, found = info.dims, value.shape
-        case ShapeStructInfo(dims) if dims is not None:
-            expected, found = dims, tuple(value)
-        case PrimStructInfo(_, expr) if expr is not None:
-            return [("", expr, value)]
-        case _:
-            return []
-    axes = range(len(expected))
-    return [(f"dimension {axis}", expected[axis], found[axis]) for axis in axes]
+    def is_bound(self, var: ShapeVar) -> bool:
+        """True if a variable has a value, or gets one from the check at hand."""
+        return var in self.origins or self.scope.knows(var)
+
+    def define(self, var: ShapeVar, origin: str) -> PrimExpr:
+        """The slot of a new variable."""
+        self.origins[var] = origin
+        return var
+
+    def compute(self, values: Sequence[PrimExpr]) -> None:
+        """Nothing: an expression is computed when it is compared."""
+
+    def slot_of(self, value: PrimExpr) -> PrimExpr:
+        """The slot of an expression."""
+        return value
+
+    def load(self, slot: PrimExpr, is_float: bool) -> Number:
+        return self.scope.evaluate(slot)
+
+    def store(self, slot: ShapeVar, value: Number) -> None:
+        self.scope.define_size(slot, value, self.origins[slot])
+
+    def expected(self, slot: PrimExpr) -> str:
+        return self.scope.explain(slot)
 
 
 # -------------------------------------------------------------------------------------------- functions

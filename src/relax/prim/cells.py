@@ -19,8 +19,9 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
     cell_payload(x)                                           the bits of a scalar
     cell_data(x)                                              the address of a tensor's first element
     cell_fits("check", x, heap, other, *numbers)              true if x passes a check (`relax.codegen.cells.matching`),
-                                                              such as "tensor" with a rank and a dtype. Variables are
-                                                              stored in the heap; 0 for none, and for no other cell
+                                                              such as "tensor", with the numbers of its builtin.
+                                                              Variables are stored in the heap; 0 for none, and for
+                                                              no other cell
     cell_plain(x)                                             a value that kernels can take as it is
     cell_dim(x, axis)                                         of a tensor or shape; -1 if there is none
     cell_truth(x)                                             0 or 1; 2 if it is no condition

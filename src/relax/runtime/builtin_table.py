@@ -70,7 +70,7 @@ class Builtin:
     trusted: bool
     """True if the result is what a call declares it to be. False: the result was made by somebody else."""
     device: int | None
-    """Position of the argument that is the number of a device. The machine puts the device itself in its place."""
+    """Position of the argument that may be the number of a device. The machine puts the device itself in its place."""
     first_device: bool
     """True if a call without that argument is given the machine's first device."""
     pooled: bool
@@ -80,7 +80,7 @@ class Builtin:
     program_errors: bool
     """True if the messages of its errors are the program's, so that the machine puts no name before them."""
     closures: bool
-    """True if an argument or the result is the value of a function, which only bytecode has."""
+    """True if an argument or the result is what only bytecode has: the value of a function, or a shape heap."""
     internal: bool
     """True if the result is the machine's own: a shape, a size or memory for which the program has no variable."""
 

@@ -7,14 +7,9 @@ Shapes and checks (passes: VMShapeLower). `heap` is the function's shape heap, `
 messages begin ("main: parameter w"). Slots and codes are integers; see ``match``.
 
     vm.builtin.alloc_shape_heap(size, *notes) -> heap           first thing in a function that needs one
-    vm.builtin.check_tensor_info(v, ndim, dtype, context, device?)   ndim -1, dtype None: anything
-    vm.builtin.check_shape_info(v, ndim, context)
-    vm.builtin.check_prim_value_info(v, dtype, context)
-    vm.builtin.check_tuple_info(v, length, context)
-    vm.builtin.check_func_info(v, heap, info, context)          info: text, may mention slot(i)
-    vm.builtin.match_shape(v, heap, ndim, code, operand, ..., context)
+    vm.builtin.match(v, heap, kind, size, dtype, count, code, operand, ..., context)
     vm.builtin.match_shape_value(v, shape, context)
-    vm.builtin.match_prim_value(v, heap, code, operand, context)
+    vm.builtin.check_func_info(v, heap, info, context)          info: text, may mention slot(i)
     vm.builtin.make_shape(heap, ndim, code, operand, ...) -> shape
     vm.builtin.make_prim_value(heap, code, operand, dtype) -> scalar
     vm.builtin.shape_heap_floats(heap) -> tensor                the slots as float64

@@ -57,10 +57,6 @@ _MOST_CALLS: Final = 100_000
 
 BUILTIN_FORMS: Final = {
     "vm.builtin.on_heap": "on_heap",
-    "vm.builtin.check_tensor_info": "check_tensor",
-    "vm.builtin.check_shape_info": "check_shape",
-    "vm.builtin.check_prim_value_info": "check_prim",
-    "vm.builtin.check_tuple_info": "check_tuple",
     "vm.builtin.match_shape_value": "match_shape_value",
     "vm.builtin.make_shape": "make_shape",
     "vm.builtin.alloc_tensor": "alloc_tensor",

@@ -19,7 +19,30 @@ import tvm_ffi
 from .tensor import compact_tensor, new_tensor, view_tensor
 
 
-class ShapeHeap:
+class Heap:
+    """The slots that matching reads and fills: of a shape heap, or the shape variables of an interpreted scope."""
+
+    __slots__ = ()
+
+    def load(self, slot: Any, is_float: bool) -> int | float:
+        """The number in a slot."""
+        raise NotImplementedError
+
+    def store(self, slot: Any, value: float) -> None:
+        """Put a number into a slot."""
+        raise NotImplementedError
+
+    def expected(self, slot: Any) -> str:
+        """The description of a slot in messages: ``n = 784 (n was bound by x, dimension 1)``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def over(heap: Any) -> Heap:
+        """The heap itself, or one over the memory of an int64 tensor, which callers from outside may give."""
+        return heap if isinstance(heap, Heap) else ShapeHeap.over(heap)
+
+
+class ShapeHeap(Heap):
     """A tensor of int64 slots; compiled code reads and writes it, the machine indexes it as a list."""
 
     __slots__ = ("notes", "slots", "tensor")
@@ -62,6 +85,15 @@ class ShapeHeap:
         """The same slots as float64, in which floating-point scalars are kept."""
         return view_tensor(self.tensor, self.tensor.shape, "float64")
 
+    def load(self, slot: int, is_float: bool) -> int | float:
+        return self.load_float(slot) if is_float else self.slots[slot]
+
+    def store(self, slot: int, value: float) -> None:
+        if isinstance(value, float):
+            self.store_float(slot, value)
+        else:
+            self.slots[slot] = value
+
     def load_float(self, slot: int) -> float:
         """The floating-point scalar in a slot."""
         return ctypes.c_double.from_buffer(self.slots, slot * 8).value
@@ -79,7 +111,6 @@ class ShapeHeap:
         return bool(value) if dtype == "bool" else value % (1 << 64) if dtype == "uint64" else value
 
     def expected(self, slot: int) -> str:
-        """The description of a slot in messages: ``n = 784 (n was bound by x, dimension 1)``."""
         text, _, how, origin = self._note(slot)
         value = self.value(slot)
         if how == "bound by":

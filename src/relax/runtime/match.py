@@ -15,7 +15,7 @@ import tvm_ffi
 from .builtin_table import Effects, builtin
 from .closure import Closure
 from .devices import Device, is_cpu
-from .heap import ShapeHeap
+from .heap import Heap, ShapeHeap
 from .info import FuncInfo, mismatch, substitute
 from .info_text import parse_info
 from .messages import DEVICE, DIMENSIONS, DTYPE, IS, KIND, LENGTH, NO_SIZE, NO_TUPLE, RANK, SCALAR
@@ -39,11 +39,66 @@ LOAD_SLOT: Final = 1
 """A dimension of a new shape is what is in the slot."""
 
 
-@builtin("vm.builtin.check_tensor_info", pure=False, device=4)
-def check_tensor_info(
-    value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
+@builtin("vm.builtin.match", Effects(writes=(1,)), pure=False, device=2)
+def match(
+    value: Any,
+    heap: Any,
+    kind: str | Device,
+    size: int,
+    dtype: str | None,
+    count: int,
+    *codes_and_context: Any,
 ) -> None:
-    """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device` (None: on the host)."""
+    """Match a value: its kind, then `count` dimensions, or the value of a scalar.
+
+    The kind is "tensor" (in the memory of the host), a device (a tensor on that), "shape", "scalar" or "tuple"; `size`
+    the rank or length (-1: any); `dtype` that of a tensor or scalar (None or "": any). Then there is a pair for each
+    dimension: (ASSERT_IMM, number), (STORE, slot), (IGNORE, 0) or (ASSERT_SLOT, slot); that of a scalar may be
+    (STORE_SIZE, slot), and floats are kept in slots as they are. What messages begin with comes last.
+    """
+    context: str = codes_and_context[-1]
+    dims: Sequence[Any]
+    if isinstance(kind, str):
+        dims = _KINDS[kind](value, size, dtype, context)
+    else:
+        dims = _tensor(value, size, dtype, context, kind)
+    if count and len(dims) != count:
+        raise RANK(context=context, expected=count, found=len(dims), shape=describe_shape(dims))
+    for axis in range(count):
+        found, code, operand = dims[axis], codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
+        if code == IGNORE or (code == ASSERT_IMM and found == operand):
+            continue
+        place = "the value" if kind == "scalar" else f"dimension {axis}"
+        _match_number(found, heap, code, operand, context, place)
+
+
+def _match_number(found: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:
+    """Match a dimension or scalar."""
+    if code == ASSERT_IMM:
+        if not _same_number(found, operand):
+            raise IS(context=context, place=place, found=found, expected=operand)
+        return
+    slots, is_float = Heap.over(heap), isinstance(found, float)
+    if code == ASSERT_SLOT:
+        if not _same_number(found, slots.load(operand, is_float)):
+            raise IS(context=context, place=place, found=found, expected=slots.expected(operand))
+        return
+    is_dimension = code == STORE_SIZE or place != "the value"
+    if is_dimension and not is_float and not is_size(cast(int, found)):
+        raise NO_SIZE(context=context, place=place, found=found)
+    slots.store(operand, found)
+
+
+def _same_number(a: float, b: float) -> bool:
+    """True if two numbers are equal, or both NaN. A uint64 may look negative in a slot."""
+    if a == b:
+        return True
+    return (a != a and b != b) if isinstance(a, float) else (a - b) % (1 << 64) == 0
+
+
+def _tensor(
+    value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
+) -> Sequence[int]:
     if not isinstance(value, tvm_ffi.Tensor):
         raise KIND(context=context, expected="a tensor", found=kind_of(value))
     if ndim >= 0 and value.ndim != ndim:
@@ -53,33 +108,35 @@ def check_tensor_info(
     place = value.device
     if place != device if device is not None else not is_cpu(place):
         raise DEVICE(context=context, expected=device or "cpu", found=place)
+    return value.shape
 
 
-@builtin("vm.builtin.check_shape_info", pure=False)
-def check_shape_info(value: Any, ndim: int, context: str) -> None:
-    """A shape value, of `ndim` dimensions (-1: any)."""
+def _shape(value: Any, ndim: int, dtype: str | None, context: str) -> Sequence[int]:
     if not isinstance(value, tvm_ffi.Shape):
         raise KIND(context=context, expected="a shape", found=kind_of(value))
     if ndim >= 0 and len(value) != ndim:
         raise DIMENSIONS(context=context, expected=ndim, found=len(value), shape=describe_shape(value))
+    return value
 
 
-@builtin("vm.builtin.check_prim_value_info", pure=False)
-def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
-    """A scalar of `dtype`."""
-    if not isinstance(value, bool | int | float) or not prim_fits(value, dtype):
+def _scalar(value: Any, size: int, dtype: str | None, context: str) -> Sequence[float]:
+    if dtype and not (isinstance(value, bool | int | float) and prim_fits(value, dtype)):
         article = "an" if dtype.startswith("int") else "a"
         raise SCALAR(context=context, article=article, expected=dtype, found=kind_of(value))
+    return (value,)
 
 
-@builtin("vm.builtin.check_tuple_info", pure=False)
-def check_tuple_info(value: Any, length: int, context: str) -> None:
-    """A tuple of `length` fields. The null object, which a Python function without a result returns, is unit."""
+def _tuple(value: Any, length: int, dtype: str | None, context: str) -> Sequence[int]:
+    """The null object, which a Python function without a result returns, is unit."""
     if length == 0 and value is None:
-        return
+        return ()
     if not is_tuple(value) or len(value) != length:
         message = LENGTH if is_tuple(value) else NO_TUPLE
         raise message(context=context, expected=length, found=kind_of(value))
+    return ()
+
+
+_KINDS: Final = {"tensor": _tensor, "shape": _shape, "scalar": _scalar, "tuple": _tuple}
 
 
 @builtin("vm.builtin.check_func_info", pure=False, closures=True)
@@ -104,31 +161,6 @@ def check_function(value: Any, expected: FuncInfo, context: str) -> None:
         raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
 
 
-@builtin("vm.builtin.match_shape", Effects(writes=(1,)), pure=False)
-def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_context: Any) -> None:
-    """Match the dimensions of a tensor or shape, one (code, value) pair each, then the context.
-
-    The pairs are (ASSERT_IMM, number), (STORE, slot), (IGNORE, 0) and (ASSERT_SLOT, slot).
-    """
-    context: str = codes_and_context[-1]
-    dims: Sequence[int] = value.shape if isinstance(value, tvm_ffi.Tensor) else value
-    if len(dims) != ndim:
-        raise RANK(context=context, expected=ndim, found=len(dims), shape=describe_shape(dims))
-    for axis in range(ndim):
-        code, operand = codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
-        found, place = dims[axis], f"dimension {axis}"
-        if code == ASSERT_SLOT:
-            if found != _slots(heap)[operand]:
-                expected = ShapeHeap.over(heap).expected(operand)
-                raise IS(context=context, place=place, found=found, expected=expected)
-        elif code == STORE:
-            if not is_size(found):
-                raise NO_SIZE(context=context, place=place, found=found)
-            _slots(heap)[operand] = found
-        elif code == ASSERT_IMM and found != operand:
-            raise IS(context=context, place=place, found=found, expected=operand)
-
-
 @builtin("vm.builtin.match_shape_value", pure=False)
 def match_shape_value(value: Any, shape: Any, context: str) -> None:
     """Match all the dimensions of a tensor or shape against a shape value."""
@@ -138,44 +170,51 @@ def match_shape_value(value: Any, shape: Any, context: str) -> None:
         raise IS(context=context, place="the shape", found=describe_shape(dims), expected=expected)
 
 
-@builtin("vm.builtin.match_prim_value", Effects(writes=(1,)), pure=False)
-def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any, context: str) -> None:
-    """Match a scalar; codes as for ``match_shape``, and STORE_SIZE. Floats are kept in slots as they are."""
-    if code == IGNORE:
-        return
-    if code in (STORE, STORE_SIZE):
-        if isinstance(value, float):
-            ShapeHeap.over(heap).store_float(operand, value)
-            return
-        if code == STORE_SIZE:
-            check_size(value, context)
-        _slots(heap)[operand] = value
-        return
-    if code == ASSERT_SLOT:
-        heap = ShapeHeap.over(heap)
-        if isinstance(value, float):
-            fits = same_scalar(value, heap.load_float(operand))
-        else:
-            fits = (value - heap.slots[operand]) % (1 << 64) == 0  # a uint64 may look negative in a slot
-        if not fits:
-            raise IS(context=context, place="the value", found=value, expected=heap.expected(operand))
-    elif not same_scalar(value, operand):
-        raise IS(context=context, place="the value", found=value, expected=operand)
+# ------------------------------------------------------------------------------------- TVM's names
+
+# Parts of `match` under the names by which TVM's lowered programs call them. Functions with such calls stay bytecode:
+# compiled code has no shape heap to give them.
 
 
-def check_size(value: int, context: str) -> None:
-    """Raise ValueError unless a scalar that stands for a dimension elsewhere may be one."""
-    if not is_size(value):
-        raise NO_SIZE(context=context, place="the value", found=value)
+@builtin("vm.builtin.check_tensor_info", pure=False, device=4, closures=True)
+def check_tensor_info(
+    value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
+) -> None:
+    """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device` (None: on the host)."""
+    match(value, None, device or "tensor", ndim, dtype, 0, context)
 
 
-def same_scalar(a: float, b: float) -> bool:
-    """True if two scalars are one value: they are equal, or both NaN."""
-    return a == b or (a != a and b != b)
+@builtin("vm.builtin.check_shape_info", pure=False, closures=True)
+def check_shape_info(value: Any, ndim: int, context: str) -> None:
+    """A shape value, of `ndim` dimensions (-1: any)."""
+    match(value, None, "shape", ndim, None, 0, context)
 
 
-def _slots(heap: ShapeHeap | None) -> Any:
-    return ShapeHeap.over(heap).slots
+@builtin("vm.builtin.check_prim_value_info", pure=False, closures=True)
+def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
+    """A scalar of `dtype`."""
+    match(value, None, "scalar", 0, dtype, 0, context)
+
+
+@builtin("vm.builtin.check_tuple_info", pure=False, closures=True)
+def check_tuple_info(value: Any, length: int, context: str) -> None:
+    """A tuple of `length` fields."""
+    match(value, None, "tuple", length, None, 0, context)
+
+
+@builtin("vm.builtin.match_shape", Effects(writes=(1,)), pure=False, closures=True)
+def match_shape(value: Any, heap: Any, ndim: int, *codes_and_context: Any) -> None:
+    """The dimensions of a tensor or shape."""
+    dims: Any = value.shape if isinstance(value, tvm_ffi.Tensor) else value
+    if len(dims) != ndim:
+        raise RANK(context=codes_and_context[-1], expected=ndim, found=len(dims), shape=describe_shape(dims))
+    match(value, heap, "tensor" if dims is not value else "shape", -1, None, ndim, *codes_and_context)
+
+
+@builtin("vm.builtin.match_prim_value", Effects(writes=(1,)), pure=False, closures=True)
+def match_prim_value(value: Any, heap: Any, code: int, operand: Any, context: str) -> None:
+    """A scalar."""
+    match(value, heap, "scalar", 0, None, 1, code, operand, context)
 
 
 @builtin("vm.builtin.make_shape", internal=True)
@@ -185,7 +224,8 @@ def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
     Raises ValueError unless they are sizes.
     """
     dims = [
-        _slots(heap)[codes[i + 1]] if codes[i] == LOAD_SLOT else codes[i + 1] for i in range(0, 2 * ndim, 2)
+        ShapeHeap.over(heap).slots[codes[i + 1]] if codes[i] == LOAD_SLOT else codes[i + 1]
+        for i in range(0, 2 * ndim, 2)
     ]
     return shape_value(dims)
 

@@ -6,16 +6,13 @@ from typing import cast
 
 from ..analysis.totality import scalar_never_fails
 from ..expr import Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr, Tuple, VarBinding
-from ..info.mapping import fields_in
+from ..info.mapping import dims_of, fields_in
 from ..ir import RelaxExpr, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
     TupleStructInfo,
 )
 from .shape_code import NodeTable
@@ -31,19 +28,6 @@ def shape_needs(func: Function) -> list[PrimExpr]:
     return _Needs(func).found
 
 
-def dims_in(info: StructInfo) -> tuple[PrimExpr, ...]:
-    """The dimensions, or the value of a scalar, that a struct info writes out."""
-    match info:
-        case TensorStructInfo():
-            return info.dims or () if isinstance(info.shape, ShapeExpr) else ()
-        case ShapeStructInfo(values):
-            return values or ()
-        case PrimStructInfo(_, value):
-            return () if value is None else (value,)
-        case _:
-            return ()
-
-
 def all_dims(info: StructInfo) -> list[PrimExpr]:
     """The dimensions of a struct info, its fields, and a function's parameters and result; of each object once."""
     found: list[PrimExpr] = []
@@ -53,7 +37,7 @@ def all_dims(info: StructInfo) -> list[PrimExpr]:
         part = pending.pop()
         if id(part) not in seen:
             seen.add(id(part))
-            found += dims_in(part)
+            found += dims_of(part)
             inner = (*(part.params or ()), part.ret) if isinstance(part, FuncStructInfo) else ()
             pending += reversed(part.fields if isinstance(part, TupleStructInfo) else inner)
     return found
@@ -78,7 +62,7 @@ class _Needs:
 
     def info(self, info: StructInfo) -> None:
         for field in fields_in(info):
-            for dim in dims_in(field):
+            for dim in dims_of(field):
                 self.add(dim)
 
     def seq(self, seq: SeqExpr) -> None:

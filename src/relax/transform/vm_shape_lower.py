@@ -6,18 +6,17 @@ Before   def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor((2 * n,), "float
              return alloc
 After    def main(x):
              heap = R.call_packed("vm.builtin.alloc_shape_heap", 2, "n bound by x, dimension 0", "n * 2 from 0")
-             _ = R.call_packed("vm.builtin.check_tensor_info", x, 2, R.dtype("float32"), "main: parameter x")
-             _ = R.call_packed("vm.builtin.match_shape", x, heap, 2, 1, 0, 0, 4, "main: parameter x")
+             _ = R.call_packed("vm.builtin.match", x, heap, "tensor", 2, R.dtype("float32"), 2, 1, 0, 0, 4,
+                               "main: parameter x")
              _ = cls.shape_func(heap)                       # heap[1] = 2 * heap[0]
              s = R.call_packed("vm.builtin.make_shape", heap, 1, 1, 1)
              alloc = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"))
              ...
              return alloc
 
-At function entry the binding positions of all parameters are matched first, then every parameter is checked
-left to right; the result is checked before it is returned, where it is not known to fit. match_cast and
-bindings annotated with more than is derived are checked where they stand. The codes are those of
-``relax.runtime.match``.
+Arguments are matched at function entry; the result before it is returned, where it is not known to fit. match_cast and
+bindings annotated with more than is derived are checked where they stand. The checks are those of
+``relax.analysis.matching``, the codes those of ``relax.runtime.match``.
 
 The match_casts stay where they are, with their checks before them: they bind the variables that struct infos
 mention, which is all that is left of those. To the bytecode generator they are assignments.
@@ -29,10 +28,10 @@ their variables are known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
+from ..analysis.matching import Check, Subject, checks
 from ..analysis.properties import NO_DATAFLOW, NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
-from ..analysis.totality import scalar_never_fails
 from ..expr import (
     Binding,
     BindingBlock,
@@ -67,7 +66,7 @@ from ..ir import (
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..rewrite.rewriter import bindings_in
-from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
+from ..runtime.match import ASSERT_IMM, IGNORE, LOAD_SLOT
 from ..runtime.sizes import is_size
 from ..struct_info import (
     FuncStructInfo,
@@ -81,7 +80,7 @@ from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
 from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
-from .shape_needs import all_dims, dims_in, shape_needs
+from .shape_needs import all_dims, shape_needs
 from .shape_trust import claim, guaranteed, name_of, same_kind
 from .vdevice_operand import VDeviceOperands
 
@@ -192,21 +191,19 @@ class _FunctionLowering:
     # ---------------------------------------------------------------------------- entry and exit
 
     def _enter(self, params: Sequence[Var]) -> None:
-        """First bind what stands alone anywhere in the signature, then check every parameter.
-
-        What a closure captured was known before it is called, and comes first.
-        """
-        infos = [param.struct_info_ or _OBJECT for param in params]
-        matches = [
-            _Match(self, param, info, f"{self.name}: parameter {param.name_hint}", param.name_hint)
-            for param, info in zip(params, infos, strict=True)
+        """Match the parameters. What a closure captured was known before it is called, and comes first."""
+        subjects = [
+            self._subject(
+                param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint
+            )
+            for param in params
         ]
-        first = True  # as long as nothing is left to check of the parameters before
-        for match in matches:
-            match.bind(constants=first)
-            first = first and match.is_settled()
-        for match in matches:
-            match.check()
+        _MatchLowering(self).write(subjects)
+
+    def _subject(
+        self, value: RelaxExpr, info: StructInfo, what: str, name: str, known: StructInfo = _OBJECT
+    ) -> Subject[_Known]:
+        return Subject(_Known(value, known), info, f"{self.name}: {what}", name)
 
     def _check_result(self, func: Function, body: SeqExpr, result: RelaxExpr) -> None:
         """Compare the result where neither its info nor what erasure leaves of it proves that it fits.
@@ -218,14 +215,7 @@ class _FunctionLowering:
         known = (item.struct_info_ or _OBJECT for item in (body.body, body))
         if expected is None or any(is_base_of(expected, info) for info in known):
             return
-        self._match(result, expected, f"{self.name}: result", "the result")
-
-    def _match(
-        self, value: RelaxExpr, info: StructInfo, context: str, what: str, known: StructInfo = _OBJECT
-    ) -> None:
-        match = _Match(self, value, info, context, what, known)
-        match.bind()
-        match.check()
+        _MatchLowering(self).write([self._subject(result, expected, "result", "the result")])
 
     # -------------------------------------------------------------------------- blocks, bindings
 
@@ -243,7 +233,8 @@ class _FunctionLowering:
             what, known = name_of(binding.value), binding.value.struct_info_ or _OBJECT
             binds = not all(map(self.is_bound, bound_in(binding.struct_info)))
             if binds or not is_base_of(binding.struct_info, known):
-                self._match(value, binding.struct_info, f"{self.name}: match_cast of {what}", what, known)
+                subject = self._subject(value, binding.struct_info, f"match_cast of {what}", what, known)
+                _MatchLowering(self).write([subject])
             self.bindings.append(binding if value is binding.value else binding.replace(value=value))
             return
         assert isinstance(binding, VarBinding)
@@ -253,7 +244,7 @@ class _FunctionLowering:
         claimed = var.struct_info_ or _OBJECT
         known = guaranteed(binding.value)
         if not is_base_of(claimed, known):
-            self._match(var, claimed, f"{self.name}: {claim(binding)}", var.name_hint)
+            _MatchLowering(self).write([self._subject(var, claimed, claim(binding), var.name_hint)])
 
     def _value(self, value: RelaxExpr) -> RelaxExpr:
         match value:
@@ -397,121 +388,61 @@ class _FunctionLowering:
 # ------------------------------------------------------------------------------------ matching values
 
 
-class _Match:
-    """Matches one value against struct info: `bind` stores new variables, `check` does the rest."""
+class _Known(NamedTuple):
+    """A value, and the struct info guaranteed of it already."""
 
-    def __init__(
-        self,
-        lowering: _FunctionLowering,
-        value: RelaxExpr,
-        info: StructInfo,
-        context: str,
-        what: str,
-        known: StructInfo = _OBJECT,
-    ) -> None:
+    value: RelaxExpr
+    info: StructInfo
+
+
+class _MatchLowering:
+    """Writes the checks of values that are matched as calls of builtins."""
+
+    def __init__(self, lowering: _FunctionLowering) -> None:
         self.lowering = lowering
-        self.value = value
-        self.info = info
-        self.context = context
-        self.what = what
-        """The name of a variable's origin: that of the parameter."""
-        self.known = known
-        """The struct info guaranteed of the value already."""
-        self.kind_checked = same_kind(info, known)
-        self.fields: list[_Match] | None = None
-        self.settled: set[int] = set()
-        """Dimensions that binding has stored or compared."""
 
-    # -- first pass
+    def write(self, subjects: Sequence[Subject[_Known]]) -> None:
+        """All checks of some values that are matched together."""
+        for check in checks(subjects, self.lowering, self._field):
+            subject, info = check.subject, check.subject.info
+            if check.codes or not same_kind(info, subject.value.info):
+                self._match(check)
+            if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
+                self._call("vm.builtin.match_shape_value", subject, info.shape)
+            if isinstance(info, FuncStructInfo):
+                self._check_func(subject, info)
 
-    def bind(self, constants: bool = True) -> None:
-        """Bind variables that stand alone here and have no value yet.
+    def _field(self, whole: _Known, index: int) -> _Known:
+        """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
+        value, info = whole
+        known = info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
+        if isinstance(value, Tuple):
+            return _Known(value.fields[index], known)
+        info = value.struct_info_
+        info = info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
+        item = with_info(TupleGetItem(value, index), info)
+        var = with_info(Var("field"), info)
+        self.lowering.bindings.append(VarBinding(var, item))
+        return _Known(var, known)
 
-        With `constants`, constant dimensions beside them are compared on the way: where that is their turn.
-        """
-        new = [var for var in bound_in(self.info) if not self.lowering.is_bound(var)]
-        if not new:
+    def _match(self, check: Check[_Known, int]) -> None:
+        info, kind = check.subject.info, check.subject.kind()
+        if kind is None:
             return
-        self._check_kind()
-        if isinstance(self.info, TupleStructInfo):
-            for field in self._tuple_fields():
-                field.bind(constants)
-                constants = constants and field.is_settled()
-            return
-        codes: list[int] = []
-        dims = dims_in(self.info)
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, PrimVar) and not self.lowering.is_bound(dim):
-                where = (
-                    self.what if isinstance(self.info, PrimStructInfo) else f"{self.what}, dimension {axis}"
-                )
-                scalar_size = isinstance(self.info, PrimStructInfo) and dim.nonnegative
-                codes += [STORE_SIZE if scalar_size else STORE, self.lowering.define(dim, where)]
-                self.settled.add(axis)
-            elif isinstance(dim, IntImm) and constants:
-                codes += [ASSERT_IMM, dim.value]
-                self.settled.add(axis)
-            else:
-                codes += [IGNORE, 0]
-                constants = False
-        self._emit_match(codes)
+        name, size, dtype = kind
+        what: RelaxExpr = StringImm(name)
+        if isinstance(info, TensorStructInfo) and info.vdevice is not None:
+            where = f"in {self.lowering.name}"
+            what = self.lowering.devices.operand(info.vdevice, self.lowering.span, where)
+        uses_heap = any(code not in (IGNORE, ASSERT_IMM) for code, _ in check.codes)
+        heap = self.lowering.heap if uses_heap else PrimValue(0)
+        codes = [PrimValue(number) for code in check.codes for number in code]
+        count = PrimValue(len(check.codes))
+        self._call(
+            "vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes
+        )
 
-    def is_settled(self) -> bool:
-        """True if `check` has nothing left to do."""
-        if isinstance(self.info, TupleStructInfo):
-            return self.fields is not None and all(field.is_settled() for field in self.fields)
-        if isinstance(self.info, ObjectStructInfo):
-            return True
-        return self.kind_checked and len(self.settled) == len(dims_in(self.info)) and not self._is_other()
-
-    def _is_other(self) -> bool:
-        """True if more than a kind and dimensions is to be checked."""
-        held = isinstance(self.info, TensorStructInfo) and isinstance(self.info.shape, Var)
-        return held or isinstance(self.info, FuncStructInfo)
-
-    # -- second pass
-
-    def check(self) -> None:
-        """Check everything that binding has not settled."""
-        self._check_kind()
-        match self.info:
-            case TupleStructInfo():
-                for field in self._tuple_fields():
-                    field.check()
-            case TensorStructInfo(shape) if isinstance(shape, Var):
-                self._call("vm.builtin.match_shape_value", [self.value, shape])
-            case TensorStructInfo() | ShapeStructInfo() | PrimStructInfo():
-                self._check_dims()
-            case FuncStructInfo():
-                self._check_func(self.info)
-            case _:
-                pass
-
-    def _check_dims(self) -> None:
-        dims = dims_in(self.info)
-        open_axes = [axis for axis in range(len(dims)) if axis not in self.settled]
-        while open_axes:
-            # What may fail is computed once the dimensions before it have been found to fit.
-            stop = next(
-                (i for i in range(1, len(open_axes)) if not scalar_never_fails(dims[open_axes[i]])), None
-            )
-            self._compare(dims, open_axes[:stop])
-            open_axes = [] if stop is None else open_axes[stop:]
-
-    def _compare(self, dims: Sequence[PrimExpr], axes: Sequence[int]) -> None:
-        """Compare these dimensions with what is expected of them, and no others."""
-        self.lowering.compute([dims[axis] for axis in axes])
-        codes: list[int | float] = []
-        for axis, dim in enumerate(dims):
-            if axis not in axes:
-                codes += [IGNORE, 0]
-            elif isinstance(dim, IntImm | FloatImm):
-                codes += [ASSERT_IMM, dim.value]
-            else:
-                codes += [ASSERT_SLOT, self.lowering.slot_of(dim)]
-        self._emit_match(codes)
-
-    def _check_func(self, info: FuncStructInfo) -> None:
+    def _check_func(self, subject: Subject[_Known], info: FuncStructInfo) -> None:
         free = [dim for dim in all_dims(info) if not isinstance(dim, IntImm | FloatImm)]
         known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
         self.lowering.compute(known)
@@ -522,68 +453,14 @@ class _Match:
             )
             return ("slot", self.lowering.slot_of(dim)) if bound else None
 
-        what = f"the function type of {self.what}"
+        what = f"the function type of {subject.name}"
         text = InfoMaker(resolve).checked_text(info, what, self.lowering.span)
         heap = self.lowering.heap if known else PrimValue(0)
-        self._call("vm.builtin.check_func_info", [self.value, heap, StringImm(text)])
+        self._call("vm.builtin.check_func_info", subject, heap, StringImm(text))
 
-    def _check_kind(self) -> None:
-        """Kind, rank, length and dtype."""
-        if self.kind_checked:
-            return
-        self.kind_checked = True
-        match self.info:
-            case TensorStructInfo(_, dtype, vdevice):
-                ndim = self.info.ndim
-                args = [self.value, PrimValue(ndim), DataTypeImm(dtype), StringImm(self.context)]
-                if vdevice is not None:
-                    where = f"in {self.lowering.name}"
-                    args.append(self.lowering.devices.operand(vdevice, self.lowering.span, where))
-                self.lowering.call("vm.builtin.check_tensor_info", args, _UNIT)
-            case ShapeStructInfo(_, ndim):
-                self._call("vm.builtin.check_shape_info", [self.value, PrimValue(ndim)])
-            case PrimStructInfo(dtype):
-                self._call("vm.builtin.check_prim_value_info", [self.value, DataTypeImm(dtype)])
-            case TupleStructInfo(fields):
-                self._call("vm.builtin.check_tuple_info", [self.value, PrimValue(len(fields))])
-            case _:
-                pass
-
-    def _tuple_fields(self) -> list[_Match]:
-        """A match for each field, which is taken out of the tuple when it is first looked at."""
-        if self.fields is None:
-            self.fields = []
-            for index, info in enumerate(cast(TupleStructInfo, self.info).fields):
-                if not isinstance(info, ObjectStructInfo):
-                    value = self._field(index)
-                    context, what = f"{self.context}[{index}]", f"{self.what}[{index}]"
-                    known = self.known.fields[index] if isinstance(self.known, TupleStructInfo) else _OBJECT
-                    self.fields.append(_Match(self.lowering, value, info, context, what, known))
-        return self.fields
-
-    def _field(self, index: int) -> RelaxExpr:
-        """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
-        if isinstance(self.value, Tuple):
-            return self.value.fields[index]
-        whole = self.value.struct_info_
-        info = whole.fields[index] if isinstance(whole, TupleStructInfo) else _OBJECT
-        item = with_info(TupleGetItem(self.value, index), info)
-        var = with_info(Var("field"), info)
-        self.lowering.bindings.append(VarBinding(var, item))
-        return var
-
-    def _emit_match(self, codes: Sequence[int | float]) -> None:
-        uses_heap = any(code in (STORE, STORE_SIZE, ASSERT_SLOT) for code in codes[::2])
-        heap = self.lowering.heap if uses_heap else PrimValue(0)
-        numbers = [PrimValue(code) for code in codes]
-        if isinstance(self.info, PrimStructInfo):
-            self._call("vm.builtin.match_prim_value", [self.value, heap, *numbers])
-        else:
-            rank = PrimValue(len(codes) // 2)
-            self._call("vm.builtin.match_shape", [self.value, heap, rank, *numbers])
-
-    def _call(self, name: str, args: Sequence[RelaxExpr]) -> None:
-        self.lowering.call(name, [*args, StringImm(self.context)], _UNIT)
+    def _call(self, name: str, subject: Subject[_Known], *args: RelaxExpr) -> None:
+        """Call a check of the value, which begins its messages with the last argument."""
+        self.lowering.call(name, [subject.value.value, *args, StringImm(subject.context)], _UNIT)
 
 
 def _noted(value: PrimExpr, text: str) -> str:

@@ -128,7 +128,7 @@ def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
         stored: list[tuple[int, PrimExpr]] | None = [
             (slot, PrimVar("matched", "int64"))
             for code, slot in slots
-            if name.startswith("match") and code in (STORE, STORE_SIZE)
+            if name == "match" and code in (STORE, STORE_SIZE)
         ]
         kernel = mod.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
         if isinstance(kernel, PrimFunc) and kernel.attrs.get("tir.is_host_func"):
@@ -141,8 +141,7 @@ def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
     return True
 
 
-_SLOTS: Final = {"match_shape": (1, 3, -1), "match_prim_value": (1, 2, -1), "make_shape": (0, 2, None),
-                 "make_prim_value": (0, 1, 3)}  # fmt: skip
+_SLOTS: Final = {"match": (1, 6, -1), "make_shape": (0, 2, None), "make_prim_value": (0, 1, 3)}
 """Builtins that read and write slots: the position of the heap, and the codes and numbers (`relax.runtime.match`)."""
 
 

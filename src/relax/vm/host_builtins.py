@@ -19,7 +19,7 @@ from ..prim.cells import cell_call
 from ..runtime.compiled import COUNTS
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.match import ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
+from ..runtime.match import ASSERT_IMM, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
 from ..tir.statements import conjunction
 from .host_values import Dims, Fields, HostValue, Memory, Number, Register, TensorFacts
 
@@ -59,77 +59,54 @@ def _operands(f: HostFunction, call: Call) -> list[HostValue]:
 
 # ------------------------------------------------------------------------------------------ checks
 
-_CHECKS: Final[dict[str, tuple[str, int, int, str]]] = {
-    "check_tensor_info": ("tensor", 1, 3, "it"), "check_shape_info": ("shape", 1, 2, "i"),
-    "check_prim_value_info": ("scalar", 1, 2, "t"), "check_tuple_info": ("tuple", 1, 2, "i"),
-    "match_shape_value": ("same_sizes", 2, 2, ""), "match_shape": ("sizes", 2, -1, "i"),
-    "match_prim_value": ("number", 2, -1, "in"),
-}  # fmt: skip
-"""The native check of each builtin (`relax.codegen.cells.matching`), and the arguments that are its numbers: from where
-to where, and what each is: an integer, a number, or a dtype (t)."""
+_KINDS: Final = ("tensor", "shape", "scalar", "tuple")
 
 
-def _check(f: HostFunction, call: Call) -> HostValue:
-    """The builtin is called unless its argument passes the check."""
-    name = cast(ExternFunc, call.op).global_symbol
-    check, first, last, _ = _CHECKS[name.removeprefix("vm.builtin.")]
-    numbers = [_literal(arg) for arg in call.args[first:last]]
-    args = _operands(f, call)
+def _match(f: HostFunction, call: Call) -> HostValue:
+    """The builtin is called unless the value passes its native check (`relax.codegen.cells.matching`)."""
+    kind = call.args[2]
+    check = str(kind.value) if isinstance(kind, StringImm) else "tensor"
+    device = _i64(0) if isinstance(kind, StringImm) else f.device(call, 2)
+    numbers = [_literal(arg) for arg in call.args[3:-1]]
+    args = f.with_device("vm.builtin.match", call, _operands(f, call))
     if isinstance(args[0], Fields) and check == "tuple" and len(args[0].fields) == numbers[0]:
         return f.null()
     args[0] = f.held(args[0])
-    other: PrimExpr = _i64(0)
-    if check == "same_sizes":
-        args[1] = f.held(args[1])
-        other = f.cell(args[1])
-    elif check == "tensor" and len(args) > 4:
-        other = f.device(call, 4)
-    on_heap = check in ("sizes", "number")
-    heap = f.slots_address() if on_heap else _i64(0)
-
-    def ask() -> None:
-        if on_heap:
-            f.on_heap(name, 1, [args[0], *args[2:]])
-        else:
-            f.packed(name, f.with_device(name, call, args), -1)
-
-    shown = [TextImm(number) if isinstance(number, str) else _plain(number) for number in numbers]
-    fits = cell_call("cell_fits", TextImm(check), f.cell(args[0]), heap, other, *shown)
-    facts = f.facts(call.args[0])
-    known = check == "sizes" and facts is not None and len(facts.dims) == numbers[0]
-    if known and all(code in (STORE, IGNORE) for code in numbers[1::2]):
-        f.emit(fits)  # a tensor of that rank, whose dimensions are sizes
-    else:
-        f.otherwise(fits, ask)
+    shown = map(_shown, numbers)
+    fits = cell_call("cell_fits", TextImm(check), f.cell(args[0]), f.slots_address(), device, *shown)
+    f.otherwise(fits, lambda: f.on_heap("vm.builtin.match", 1, [args[0], *args[2:]]))
     _learn(f, call.args[0], check, numbers)
     return f.null()
 
 
-def _plain(number: float) -> PrimExpr:
+def _shown(number: float | str) -> PrimExpr:
+    if isinstance(number, str):
+        return TextImm(number)
     return FloatImm("float64", number) if isinstance(number, float) else _i64(number)
 
 
 def _learn(f: HostFunction, subject: RelaxExpr, check: str, numbers: Sequence[Any]) -> None:
     """Note what holds after a check."""
-    if check == "tensor" and isinstance(subject, Var):
-        ndim, dtype = numbers
-        if ndim >= 0 and dtype:
-            f.learn(subject, dtype, [None] * ndim)
-    if check == "number" and numbers[0] == STORE_SIZE:
-        f.slots.add_size(numbers[1])
-    if check != "sizes":
-        return
-    pairs = list(zip(numbers[1::2], numbers[2::2], strict=True))
+    ndim, dtype, count, *codes = numbers
+    pairs = list(zip(codes[::2], codes[1::2], strict=True))
     for code, slot in pairs:
-        if code == STORE:
+        if code == STORE_SIZE or (code == STORE and check != "scalar"):
             f.slots.add_size(slot)
-    facts = f.facts(subject)
-    if isinstance(subject, Var) and facts is not None and len(facts.dims) == len(pairs):
-        sizes = [
-            None if code == IGNORE else f.slot(number) if code in (STORE, ASSERT_SLOT) else _i64(number)
-            for code, number in pairs
-        ]
-        f.learn(subject, facts.dtype, sizes)
+    if check == "tensor" and isinstance(subject, Var) and ndim >= 0 and dtype:
+        facts = f.facts(subject)
+        sizes = [None] * ndim if facts is None or len(facts.dims) != ndim else list(facts.dims)
+        for axis, (code, number) in enumerate(pairs if count == ndim else ()):
+            if code != IGNORE:
+                sizes[axis] = _i64(number) if code == ASSERT_IMM else f.slot(number)
+        f.learn(subject, dtype, sizes)
+
+
+def _match_shape_value(f: HostFunction, call: Call) -> HostValue:
+    args = _operands(f, call)
+    args[:2] = map(f.held, args[:2])
+    fits = cell_call("cell_fits", TextImm("same_sizes"), f.cell(args[0]), _i64(0), f.cell(args[1]))
+    f.otherwise(fits, lambda: f.packed("vm.builtin.match_shape_value", args, -1))
+    return f.null()
 
 
 # ----------------------------------------------------------------------------------- heap, shapes
@@ -178,7 +155,9 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
         return f.call_packed("vm.builtin.shape_of", [value])
     to = f.registers.take()
     dims = [cell_call("cell_dim", f.cell(value), _i64(axis)) for axis in range(ndim)]
-    fits = cell_call("cell_fits", TextImm("tensor"), f.cell(value), _i64(0), _i64(0), _i64(ndim), TextImm(""))
+    fits = cell_call(
+        "cell_fits", TextImm("tensor"), f.cell(value), _i64(0), _i64(0), _i64(ndim), TextImm(""), _i64(0)
+    )
     f.choose(
         fits,
         lambda: f.make("cell_shape", to, "vm.builtin.make_shape", *dims),
@@ -207,7 +186,9 @@ def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
     else:
         memory = f.at(given)
         rank = _i64(len(shape.dims))
-        fits = cell_call("cell_fits", TextImm("tensor"), memory, _i64(0), device, rank, TextImm(dtype))
+        fits = cell_call(
+            "cell_fits", TextImm("tensor"), memory, _i64(0), device, rank, TextImm(dtype), _i64(0)
+        )
         sizes = [EQ(cell_call("cell_dim", memory, _i64(axis)), dim) for axis, dim in enumerate(shape.dims)]
         f.choose(conjunction([fits, *sizes]), lambda: f.set(to, Register(given)), allocate)
     return Register(to, TensorFacts(dtype, shape.dims, f.fresh_memory()))
@@ -278,7 +259,8 @@ def _null(f: HostFunction, call: Call) -> HostValue:
 FORMS: Final[dict[str, Form]] = {
     f"vm.builtin.{name}": form
     for name, form in (
-        *((name, _check) for name in _CHECKS),
+        ("match", _match),
+        ("match_shape_value", _match_shape_value),
         ("alloc_shape_heap", _alloc_heap),
         ("shape_heap_floats", _heap_floats),
         ("make_shape", _make_shape),
@@ -306,14 +288,15 @@ _LITERALS: Final = {
 def fits_form(call: Call) -> bool:
     """False for a call of a builtin with arguments that its form does not take, such as a dtype in a variable."""
     name = call.op.global_symbol.removeprefix("vm.builtin.") if isinstance(call.op, ExternFunc) else ""
-    if name not in _CHECKS:
+    if name != "match":
         return all(map(_kind_of_literal, call.args[_LITERALS.get(name, len(call.args)) :]))
-    check, first, last, kinds = _CHECKS[name]
-    numbers = call.args[first:last]
-    if check == "sizes" and numbers and _kind_of_literal(numbers[0]) == "i":
-        kinds += "ii" * min(_integer(numbers[0]), len(numbers))
+    numbers = call.args[3:-1]
     found = "".join(map(_kind_of_literal, numbers))
-    return len(found) == len(numbers) and found in (kinds, kinds.replace("n", "i"))
+    if found[:3] != "iti":
+        return False
+    kind, count = call.args[2], _integer(numbers[2])
+    known = _kind_of_literal(kind) == "i" or getattr(kind, "value", None) in _KINDS
+    return known and len(numbers) == 3 + 2 * count and found[3:] in ("ii" * count, "in" * count)
 
 
 def _kind_of_literal(arg: RelaxExpr) -> str:

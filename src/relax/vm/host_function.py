@@ -2,18 +2,16 @@
 
 Before   def main(x):
              heap = R.call_packed("vm.builtin.alloc_shape_heap", 1, "n bound by x, dimension 0")
-             _ = R.call_packed("vm.builtin.check_tensor_info", x, 1, R.dtype("float32"), "main: parameter x")
-             _ = R.call_packed("vm.builtin.match_shape", x, heap, 1, 1, 0, "main: parameter x")
+             _ = R.call_packed("vm.builtin.match", x, heap, "tensor", 1, R.dtype("float32"), 1, 1, 0, "main: …")
              s = R.call_packed("vm.builtin.make_shape", heap, 1, 1, 0)
              alloc = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"))
              _ = cls.relu(x, alloc)
              return alloc
 After    def __vmtir__main(r: T.handle, c: T.handle):
              heap = T.alloc_buffer((1,), "int64")
-             if not T.cell_fits(r[0], 1, "float32", 0):
-                 T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
-             heap[0] = T.cell_dim(r[0], 0)
-             if T.cell_fits(r[2], 1, "float32", c[2]) and T.cell_dim(r[2], 0) == heap[0]:
+             if not T.cell_fits("tensor", r[0], T.address_of(heap[0]), 0, 1, "float32", 1, 1, 0):
+                 T.anylist_setitem_call_packed(…, "vm.builtin.match", …)
+             if T.cell_fits("tensor", r[2], 0, c[2], 1, "float32", 0) and T.cell_dim(r[2], 0) == heap[0]:
                  T.anylist_setitem(r, 3, r[2])
              else:
                  T.cell_alloc(r[3], c[12], c[2], "float32", heap[0])

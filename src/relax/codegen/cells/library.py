@@ -25,7 +25,7 @@ from ...runtime.threads import LIMIT, MOST_THREADS, STATE, VARIABLE
 from ..builder import ModuleBuilder
 from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
 from .library_builtins import BUILTINS
-from .library_checks import FORMS
+from .library_checks import FORMS, shape_refusal
 from .library_text import TEXTS
 from .matching import checks_text
 from .support_code import FUNCTIONS, TABLE_MARK
@@ -262,7 +262,7 @@ def library_text() -> str:
         "ABSENT_AFTER": ", which this process has not; register it before the first call",
     }  # fmt: skip
     values |= {name: module.string(text) for name, text in strings.items()}
-    for text in (_TABLE, TEXTS, checks_text(module, raises=True), FORMS, BUILTINS):
+    for text in (_TABLE, TEXTS, checks_text(module, raises=True), shape_refusal(module), FORMS, BUILTINS):
         module.add_text(_filled(module, text, values).strip())
     defined = module.text()
     assert all(f"@{LIBRARY}{form}(" in defined for form in BUILTIN_FORMS.values())

@@ -1,107 +1,101 @@
-"""Native forms of the checks of values, and of matching sizes and scalars: the checks of `matching`, in packed form.
+"""Native forms of matching, and of the error of shapes that cannot be: in the packed form of the builtins.
 
-The messages are those of `relax.runtime.messages`. LLVM IR; `library` says what the names in angle brackets stand for.
+The checks are those of `matching`, the messages those of `relax.runtime.messages`. LLVM IR; `library` says what the
+names in angle brackets stand for.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ...runtime.match import LOAD_SLOT
 from ...runtime.messages import NEGATIVE, NO_SHAPE, TOO_LARGE
+from ..builder import ModuleBuilder
+from ..checks import CheckWriter
+from ..formula import Val
 from .library_writer import builtin, fail
+from .matching import KINDS
 
 _BEFORE, _BETWEEN = NO_SHAPE.text.removesuffix("{shape}").split("{what}")
 
-_SIZES: Final = f"""
-define internal i64 @<L>size(ptr %codes, i64 %axis, ptr %slots) nounwind {{
-  %pair = shl i64 %axis, 1
-  %code_any = getelementptr <ANY>, ptr %codes, i64 %pair
-  %code_at = getelementptr i8, ptr %code_any, i64 8
-  %code = load i64, ptr %code_at
-  %number_at = getelementptr i8, ptr %code_any, i64 24
-  %number = load i64, ptr %number_at
-  %loads = icmp eq i64 %code, 1
-  br i1 %loads, label %load, label %constant
-load:
-  %slot = getelementptr i64, ptr %slots, i64 %number
-  %bound = load i64, ptr %slot
-  ret i64 %bound
-constant:
-  ret i64 %number
-}}
-define internal i32 @<L>sizes(ptr %codes, i64 %ndim, ptr %slots) nounwind {{
-entry:
-  ; sizes that are none, by pairs of a code and a number: their error
-  %text = alloca [1040 x i8], align 8
-  store i64 0, ptr %text
-  br label %test
-test:
-  %axis = phi i64 [ 0, %entry ], [ %next, %one ]
-  %least = phi i64 [ 0, %entry ], [ %less, %one ]
-  %counted = icmp eq i64 %axis, %ndim
-  br i1 %counted, label %begin, label %one
-one:
-  %dim = call i64 @<L>size(ptr %codes, i64 %axis, ptr %slots)
-  %less = call i64 @llvm.smin.i64(i64 %least, i64 %dim)
-  %next = add i64 %axis, 1
-  br label %test
-begin:
-  %negative = icmp slt i64 %least, 0
-  %why = select i1 %negative, ptr <"{NEGATIVE}">, ptr <"{TOO_LARGE}">
-  call void @<L>put(ptr %text, ptr <"{_BEFORE}">)
-  call void @<L>put(ptr %text, ptr %why)
-  call void @<L>put(ptr %text, ptr <"{_BETWEEN}(">)
-  br label %show
-show:
-  %k = phi i64 [ 0, %begin ], [ %k_next, %size ]
-  %shown = icmp eq i64 %k, %ndim
-  br i1 %shown, label %done, label %look
-look:
-  %first = icmp eq i64 %k, 0
-  br i1 %first, label %size, label %comma
-comma:
-  call void @<L>put(ptr %text, ptr <", ">)
-  br label %size
-size:
-  %value = call i64 @<L>size(ptr %codes, i64 %k, ptr %slots)
-  call void @<L>put_int(ptr %text, i64 %value)
-  %k_next = add i64 %k, 1
-  br label %show
-done:
-  %single = icmp eq i64 %ndim, 1
-  %close = select i1 %single, ptr <",)">, ptr <")">
-{fail("VALUE_ERROR", ("put", "ptr %close"))}
-}}
-"""
+
+def shape_refusal(module: ModuleBuilder) -> str:
+    """The error of sizes that are none, which are pairs of a code and a number."""
+    w = CheckWriter(module, "define internal i32 @<L>sizes(ptr %codes, i64 %ndim, ptr %slots) nounwind")
+    ndim, zero = w.parameter("ndim"), w.parameter("ndim").constant(0)
+    w.b.do("%text = alloca [1040 x i8], align 8")
+    w.b.do("store i64 0, ptr %text")
+    size, least = w.variable(zero), w.variable(zero)
+
+    def read(axis: Val) -> Val:
+        pair = w.b.op(f"getelementptr [2 x <ANY>], ptr %codes, i64 {axis.ref}")
+        size.set(w.load(pair, 24))
+        with w.when(w.load(pair, 8).eq(LOAD_SLOT)):
+            size.set(w.element("%slots", size.get()))
+        return size.get()
+
+    def put(what: str) -> None:
+        w.b.do(f"call void @<L>{what}")
+
+    with w.loop(ndim) as axis:
+        least.set(least.get().intrinsic("smin", read(axis)))
+    why = w.b.op(f'select i1 {least.get().lt(0).ref}, ptr <"{NEGATIVE}">, ptr <"{TOO_LARGE}">')
+    put(f'put(ptr %text, ptr <"{_BEFORE}">)')
+    put(f"put(ptr %text, ptr {why})")
+    put(f'put(ptr %text, ptr <"{_BETWEEN}(">)')
+    with w.loop(ndim) as axis:
+        with w.when(axis.ne(0)):
+            put('put(ptr %text, ptr <", ">)')
+        put(f"put_int(ptr %text, i64 {read(axis).ref})")
+    close = w.b.op(f'select i1 {ndim.eq(1).ref}, ptr <",)">, ptr <")">')
+    w.b.end(fail("VALUE_ERROR", ("put", f"ptr {close}")).lstrip())
+    return w.b.text()
 
 
-def _checked(check: str, context: int, other: str = "null") -> str:
-    """The body of a builtin that makes a check; the argument of that number is the context."""
-    operands = f"ptr %a0, ptr %a1, ptr null, ptr {other}, ptr null, ptr %a{context}"
-    return f"  %status = call i32 @<L>refuse_{check}({operands})\n  ret i32 %status"
+def _match() -> str:
+    """The arguments of ``vm.builtin.match`` from that of number 5 on, but for the heap."""
+    lines = [
+        "  %kind = getelementptr <ANY>, ptr %args, i64 6",
+        "  %numbers = getelementptr <ANY>, ptr %args, i64 7",
+        "  %type = load i32, ptr %kind",
+        "  %is_device = icmp eq i32 %type, 6",
+        "  br i1 %is_device, label %placed, label %named",
+        "named:",
+        "  %name = call ptr @<L>string(ptr %kind, ptr %length)",
+        "  br label %kind0",
+    ]
+    for i, check in enumerate(KINDS):
+        lines += [
+            f"kind{i}:",
+            f'  %other{i} = call i32 @strcmp(ptr %name, ptr <"{check}">)',
+            f"  %is{i} = icmp eq i32 %other{i}, 0",
+            f"  br i1 %is{i}, label %{check}, label %kind{i + 1}",
+        ]
+    lines += [f"kind{len(KINDS)}:", "  unreachable"]
+    for label, check, other in [*((check, check, "null") for check in KINDS), ("placed", "tensor", "%kind")]:
+        operands = f"ptr %a5, ptr %numbers, ptr %slots, ptr {other}, ptr %a4, ptr %context"
+        lines += [f"{label}:", f"  %{label}_status = call i32 @<L>refuse_{check}({operands})"]
+        lines.append(f"  ret i32 %{label}_status")
+    return "\n".join(lines)
 
 
-_ON_HEAP: Final = """
+_ON_HEAP: Final = f"""
   ; (name, position of the heap, slots, their number, notes, arguments but for the heap …)
   %slots = inttoptr i64 %p2 to ptr
-  %behind_heap = getelementptr <ANY>, ptr %args, i64 6
-  %makes = icmp eq i64 %p1, 0
-  br i1 %makes, label %shape, label %named
-shape:
-  %status0 = call i32 @<L>sizes(ptr %behind_heap, i64 %p5, ptr %slots)
-  ret i32 %status0
-named:
   %length = alloca i64, align 8
-  %name = call ptr @<L>string(ptr %a0, ptr %length)
-  %different = call i32 @strcmp(ptr %name, ptr <"vm.builtin.match_shape">)
-  %dims = icmp eq i32 %different, 0
-  br i1 %dims, label %match, label %number
+  %makes = icmp eq i64 %p1, 0
+  br i1 %makes, label %make, label %match
+make:
+  %behind_heap = getelementptr <ANY>, ptr %args, i64 6
+  %made = call i32 @<L>sizes(ptr %behind_heap, i64 %p5, ptr %slots)
+  ret i32 %made
 match:
-  %status1 = call i32 @<L>refuse_sizes(ptr %a5, ptr %behind_heap, ptr %slots, ptr null, ptr %a4, ptr %context)
-  ret i32 %status1
-number:
-  %status2 = call i32 @<L>refuse_number(ptr %a5, ptr %behind_heap, ptr %slots, ptr null, ptr %a4, ptr %context)
-  ret i32 %status2
+{_match()}
+"""
+
+_MATCH_SHAPE_VALUE: Final = """
+  %status = call i32 @<L>refuse_same_sizes(ptr %a0, ptr %a1, ptr null, ptr %a1, ptr null, ptr %a2)
+  ret i32 %status
 """
 
 _MAKE_SHAPE: Final = """
@@ -112,15 +106,10 @@ _MAKE_SHAPE: Final = """
 
 FORMS: Final = "\n".join(
     [
-        _SIZES.strip(),
-        builtin("check_tensor", 4, _checked("tensor", 3)),
-        builtin("check_shape", 3, _checked("shape", 2)),
-        builtin("check_prim", 3, _checked("scalar", 2)),
-        builtin("check_tuple", 3, _checked("tuple", 2)),
-        builtin("match_shape_value", 3, _checked("same_sizes", 2, "%a1")),
+        builtin("match_shape_value", 3, _MATCH_SHAPE_VALUE),
         builtin("make_shape", 2, _MAKE_SHAPE),
         builtin("on_heap", 6, _ON_HEAP, last=True),
     ]
 )
 
-__all__ = ["FORMS"]
+__all__ = ["FORMS", "shape_refusal"]

@@ -55,6 +55,21 @@ define internal void @<L>put_float(ptr %text, double %value) nounwind {{
   call void @<L>put(ptr %text, ptr %zero)
   ret void
 }}
+define internal void @<L>put_number(ptr %text, i32 %kind, i64 %bits) nounwind {{
+  switch i32 %kind, label %int [ i32 2, label %bool i32 3, label %float ]
+int:
+  call void @<L>put_int(ptr %text, i64 %bits)
+  ret void
+bool:
+  %set = icmp ne i64 %bits, 0
+  %word = select i1 %set, ptr <"True">, ptr <"False">
+  call void @<L>put(ptr %text, ptr %word)
+  ret void
+float:
+  %value = bitcast i64 %bits to double
+  call void @<L>put_float(ptr %text, double %value)
+  ret void
+}}
 define internal ptr @<L>string(ptr %any, ptr %length) nounwind {{
 entry:
   ; the bytes of a string, which end in zero, and their number
@@ -143,21 +158,15 @@ entry:
   %kind = load i32, ptr %any
   %at = getelementptr i8, ptr %any, i64 8
   %bits = load i64, ptr %at
-  switch i32 %kind, label %other [ i32 1, label %int i32 2, label %bool i32 3, label %float i32 8, label %string
+  %is_int = icmp eq i32 %kind, 1
+  %is_bool = icmp eq i32 %kind, 2
+  switch i32 %kind, label %other [ i32 1, label %number i32 2, label %number i32 3, label %number i32 8, label %string
     i32 11, label %string i32 65, label %string i32 69, label %shape i32 71, label %array {_CASES} ]
-int:
-  call void @<L>put(ptr %text, ptr <"the int ">)
-  call void @<L>put_int(ptr %text, i64 %bits)
-  ret void
-bool:
-  %set = icmp ne i64 %bits, 0
-  %word = select i1 %set, ptr <"the bool True">, ptr <"the bool False">
-  call void @<L>put(ptr %text, ptr %word)
-  ret void
-float:
-  call void @<L>put(ptr %text, ptr <"the float ">)
-  %value = bitcast i64 %bits to double
-  call void @<L>put_float(ptr %text, double %value)
+number:
+  %names = select i1 %is_int, ptr <"the int ">, ptr <"the float ">
+  %name = select i1 %is_bool, ptr <"the bool ">, ptr %names
+  call void @<L>put(ptr %text, ptr %name)
+  call void @<L>put_number(ptr %text, i32 %kind, i64 %bits)
   ret void
 string:
   call void @<L>put(ptr %text, ptr <"the string '">)
@@ -217,7 +226,20 @@ ready:
   %start = select i1 %is_typed, ptr %after_type, ptr %note
   ret ptr %start
 }}
-define internal i1 @<L>put_variable(ptr %text, ptr %start, i64 %value, ptr %between, ptr %after) nounwind {{
+define internal void @<L>put_slot(ptr %text, ptr %note, ptr %start, i64 %value) nounwind {{
+  ; a number of the dtype with which a note begins, up to `start`
+  %floats = call ptr @strstr(ptr %note, ptr <"float">)
+  %there = icmp ne ptr %floats, null
+  %before = icmp ult ptr %floats, %start
+  %is_float = and i1 %there, %before
+  %bools = call ptr @strstr(ptr %note, ptr <"bool: ">)
+  %first = icmp eq ptr %bools, %note
+  %or_int = select i1 %first, i32 2, i32 1
+  %kind = select i1 %is_float, i32 3, i32 %or_int
+  call void @<L>put_number(ptr %text, i32 %kind, i64 %value)
+  ret void
+}}
+define internal i1 @<L>put_variable(ptr %text, ptr %note, ptr %start, i64 %value, ptr %between, ptr %after) nounwind {{
   ; a variable, its value and what bound it, if the note is one on a variable
   %bound = call ptr @strstr(ptr %start, ptr <" bound by ">)
   %is_bound = icmp ne ptr %bound, null
@@ -226,7 +248,7 @@ variable:
   store i8 0, ptr %bound
   call void @<L>put(ptr %text, ptr %start)
   call void @<L>put(ptr %text, ptr <" = ">)
-  call void @<L>put_int(ptr %text, i64 %value)
+  call void @<L>put_slot(ptr %text, ptr %note, ptr %start, i64 %value)
   call void @<L>put(ptr %text, ptr %between)
   %first = load i8, ptr %between
   %silent = icmp eq i8 %first, 0
@@ -252,7 +274,7 @@ entry:
   %value_at = getelementptr i64, ptr %slots, i64 %slot
   %value = load i64, ptr %value_at
   %start = call ptr @<L>note(ptr %notes, i64 %slot, ptr %note)
-  %variable = call i1 @<L>put_variable(ptr %text, ptr %start, i64 %value, ptr <" (">, ptr <")">)
+  %variable = call i1 @<L>put_variable(ptr %text, ptr %note, ptr %start, i64 %value, ptr <" (">, ptr <")">)
   br i1 %variable, label %done, label %computed
 computed:
   %from = call ptr @strstr(ptr %start, ptr <" from ">)
@@ -265,7 +287,7 @@ expression:
   store i8 0, ptr %from
   call void @<L>put(ptr %text, ptr %start)
   call void @<L>put(ptr %text, ptr <" = ">)
-  call void @<L>put_int(ptr %text, i64 %value)
+  call void @<L>put_slot(ptr %text, ptr %note, ptr %start, i64 %value)
   %sources = getelementptr i8, ptr %from, i64 6
   br label %test
 test:
@@ -280,7 +302,7 @@ one:
   %other_at = getelementptr i64, ptr %slots, i64 %other
   %other_value = load i64, ptr %other_at
   %other_start = call ptr @<L>note(ptr %notes, i64 %other, ptr %source)
-  %shown = call i1 @<L>put_variable(ptr %text, ptr %other_start, i64 %other_value, ptr <"">, ptr <"">)
+  %shown = call i1 @<L>put_variable(ptr %text, ptr %source, ptr %other_start, i64 %other_value, ptr <"">, ptr <"">)
   br label %test
 end:
   %some = icmp ne ptr %at, %sources

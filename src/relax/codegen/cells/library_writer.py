@@ -75,9 +75,9 @@ def integer(operand: str) -> tuple[str, str]:
     return "put_int", f"i64 {operand}"
 
 
-def floating(operand: str) -> tuple[str, str]:
-    """A double, as part of a message."""
-    return "put_float", f"double {operand}"
+def scalar(kind: str, payload: str) -> tuple[str, str]:
+    """A number of that kind of value, as part of a message; a dimension is one of any other kind."""
+    return "put_number", f"i32 {kind}, i64 {payload}"
 
 
 def dtype(operand: str) -> tuple[str, str]:
@@ -91,5 +91,5 @@ def slot(operand: str) -> tuple[str, str]:
 
 
 __all__ = [
-    "Part", "builtin", "dims", "dtype", "fail", "floating", "integer", "kind", "refuse", "slot", "string",
+    "Part", "builtin", "dims", "dtype", "fail", "integer", "kind", "refuse", "scalar", "slot", "string",
 ]  # fmt: skip

@@ -7,9 +7,10 @@ which have no builtins, and raise the error (`library_checks`).
     i1  relax.cells.v5.fits_<check>(value, numbers, slots, other)
     i32 relax.library.v1.refuse_<check>(value, numbers, slots, other, notes, context)
 
-The value is a cell. The numbers are those that the builtin of the check has behind the value, such as the rank and the
-dtype of a tensor: cells, of which only the payloads are read. The shape heap is at `slots`; variables that the value
-binds are stored there. The other value is a device, or the shape that is compared with.
+The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are what the
+builtin has behind the kind: size, dtype, the count of dimensions, a code and a number for each. They are cells, of
+which only the payloads are read. The shape heap is at `slots`; variables that the value binds are stored there. The
+other value is the device of a tensor, or the shape that is compared with.
 
 LLVM IR; `support_code` and `library` say what the names in angle brackets stand for.
 """
@@ -38,11 +39,11 @@ from ..builder import ModuleBuilder, Operand
 from ..checks import CheckWriter
 from ..formula import Val
 from ..support import BOOL, FLOAT, INT, NONE, TENSOR
-from .library_writer import Part, dims, dtype, floating, integer, kind, refuse, slot, string
+from .library_writer import Part, dims, dtype, integer, kind, refuse, scalar, slot, string
 
 _SHAPE: Final = 69
 _VALUE, _OTHER = "%value", "%other"
-_NDIM, _DTYPE, _DEVICE = 40, 44, 32
+_DTYPE, _DEVICE = 44, 32
 """The places of a tensor's fields in its object."""
 
 
@@ -108,11 +109,9 @@ class Check(CheckWriter):
 
 
 def _tensor(w: Check) -> None:
-    """A rank (-1: any) and a dtype (of no bits: any); on that device, or in the memory of the host."""
+    """A dtype of no bits is any; a tensor is on that device, or in the memory of the host."""
     w.unless(w.kind.eq(TENSOR), KIND, expected="a tensor", found=kind(_VALUE))
-    ndim, rank = w.number(0), w.field(_NDIM, "i32").to("i64")
-    fits = ndim.lt(0) | ndim.eq(rank)
-    w.unless(fits, RANK, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    rank = _rank(w, RANK)
     wanted, found = w.number(1).to("i32"), w.field(_DTYPE, "i32")
     fits = wanted.lshr(8).eq(0) | wanted.eq(found)
     w.unless(fits, DTYPE, expected=dtype(wanted.ref), found=dtype(found.ref))
@@ -122,19 +121,25 @@ def _tensor(w: Check) -> None:
         w.unless(w.field(_DEVICE, "i32").eq(1), DEVICE, **refusal)
     with w.when(host ^ 1):
         w.unless(w.field(_DEVICE).eq(w.load(_OTHER, 8)), DEVICE, **refusal)
+    _dimensions(w, rank)
 
 
 def _shape(w: Check) -> None:
-    """A number of dimensions (-1: any)."""
     w.unless(w.kind.eq(_SHAPE), KIND, expected="a shape", found=kind(_VALUE))
+    _dimensions(w, _rank(w, DIMENSIONS))
+
+
+def _rank(w: Check, message: Message) -> Val:
+    """The rank, which is the size expected, unless that is -1."""
     ndim, rank = w.number(0), w.ask("rank")
     fits = ndim.lt(0) | ndim.eq(rank)
-    w.unless(fits, DIMENSIONS, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    w.unless(fits, message, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    return rank
 
 
 def _scalar(w: Check) -> None:
-    """A dtype, whose code is 0 for int, 1 for uint, 6 for bool."""
-    wanted = w.number(0).to("i32")
+    """The code of a dtype is 0 for int, 1 for uint, 6 for bool."""
+    wanted = w.number(1).to("i32")
     code, bits = wanted & 255, wanted.lshr(8) & 255
     is_int, signed = code.le(1), code.eq(0)
     fits = w.kind.eq(is_int.choose(code.constant(INT), code.eq(6).choose(code.constant(BOOL), FLOAT)))
@@ -145,11 +150,13 @@ def _scalar(w: Check) -> None:
     article: Part = "a"
     if w.raises:
         article = ("put", f'ptr {w.b.op(f"""select i1 {signed.ref}, ptr <"an">, ptr <"a">""")}')
-    w.unless(fits, SCALAR, article=article, expected=dtype(wanted.ref), found=kind(_VALUE))
+    w.unless(fits | bits.eq(0), SCALAR, article=article, expected=dtype(wanted.ref), found=kind(_VALUE))
+    with w.loop(w.number(2)) as axis:
+        _match_number(w, axis, w.payload, "the value")
 
 
 def _tuple(w: Check) -> None:
-    """A number of fields. The null object is unit."""
+    """The null object is unit."""
     length, count = w.number(0), w.ask("count")
     unit = length.eq(0) & w.kind.eq(NONE)
     refusal = {"expected": integer(length.ref), "found": kind(_VALUE)}
@@ -157,45 +164,37 @@ def _tuple(w: Check) -> None:
     w.unless(unit | count.eq(length), LENGTH, **refusal)
 
 
-def _sizes(w: Check) -> None:
-    """A rank, then a code and a number for each dimension of a tensor or shape, as `relax.runtime.match` has them."""
-    ndim, rank = w.number(0), w.ask("rank")
-    fits = rank.ge(0) & rank.eq(ndim)
-    w.unless(fits, RANK, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
-    with w.loop(ndim) as axis:
-        code, number, size = w.number(axis * 2 + 1), w.number(axis * 2 + 2), w.ask("dim", axis)
-        place, found = ["dimension ", integer(axis.ref)], integer(size.ref)
-        stated = code.ne(ASSERT_IMM) | size.eq(number)
-        w.unless(stated, IS, place=place, found=found, expected=integer(number.ref))
-        with w.when(code.eq(STORE)):
-            w.unless(size.compare("", "ult", DIMENSION_LIMIT), NO_SIZE, place=place, found=found)
-            w.store(number, size)
-        with w.when(code.eq(ASSERT_SLOT)):
-            w.unless(size.eq(w.slot(number)), IS, place=place, found=found, expected=slot(number.ref))
+def _dimensions(w: Check, rank: Val) -> None:
+    """A code and a number for each dimension, as `relax.runtime.match` has them."""
+    count = w.number(2)
+    fits = count.eq(0) | count.eq(rank)
+    w.unless(fits, RANK, expected=integer(count.ref), found=integer(rank.ref), shape=dims(_VALUE))
+    with w.loop(count) as axis:
+        _match_number(w, axis, w.ask("dim", axis), ["dimension ", integer(axis.ref)])
 
 
-def _number(w: Check) -> None:
-    """A code and a number for a scalar, likewise; floats are in slots as they are."""
-    code, number, is_float = w.number(0), w.number(1), w.kind.eq(FLOAT)
-    is_size = code.ne(STORE_SIZE) | is_float | w.payload.compare("", "ult", DIMENSION_LIMIT)
-    w.unless(is_size, NO_SIZE, place="the value", found=integer(w.payload.ref))
+def _match_number(w: Check, axis: Val, found: Val, place: Part | list[Part]) -> None:
+    """The code and number of a dimension, or of a scalar. Floats are in slots as they are; NaN is equal to itself."""
+    code, number = w.number(axis * 2 + 3), w.number(axis * 2 + 4)
+    is_scalar, is_float = place == "the value", w.kind.eq(FLOAT)
+    refusal = {"place": place, "found": scalar(w.kind.ref, found.ref)}
+
+    def fits(bits: Val) -> Val:
+        if not is_scalar:
+            return found.eq(bits)
+        a, b = found.bitcast("double"), bits.bitcast("double")
+        same_float = a.eq(b) | (a.is_nan() & b.is_nan())
+        return (is_float & same_float) | ((is_float ^ 1) & found.eq(bits))
+
+    is_free = code.ne(STORE_SIZE if is_scalar else STORE) | is_float
+    w.unless(is_free | found.compare("", "ult", DIMENSION_LIMIT), NO_SIZE, **refusal)
     with w.when(code.eq(STORE) | code.eq(STORE_SIZE)):
-        w.store(number, w.payload)
+        w.store(number, found)
     with w.when(code.eq(ASSERT_IMM)):
-        _same_number(w, is_float, number, integer(number.ref))
+        kind_shown = is_float.choose(w.kind, INT)
+        w.unless(fits(number), IS, **refusal, expected=scalar(kind_shown.ref, number.ref))
     with w.when(code.eq(ASSERT_SLOT)):
-        _same_number(w, is_float, w.slot(number), slot(number.ref))
-
-
-def _same_number(w: Check, is_float: Val, bits: Val, expected: Part) -> None:
-    """Compare a scalar with the bits of one; NaN is equal to itself."""
-    with w.when(is_float):
-        a, b = w.payload.bitcast("double"), bits.bitcast("double")
-        fits = a.eq(b) | (a.is_nan() & b.is_nan())
-        w.unless(fits, IS, place="the value", found=floating(a.ref), expected=floating(b.ref))
-    with w.when(is_float ^ 1):
-        fits = w.payload.eq(bits)
-        w.unless(fits, IS, place="the value", found=integer(w.payload.ref), expected=expected)
+        w.unless(fits(w.slot(number)), IS, **refusal, expected=slot(number.ref))
 
 
 def _same_sizes(w: Check) -> None:
@@ -207,10 +206,9 @@ def _same_sizes(w: Check) -> None:
         w.unless(w.ask("dim", axis).eq(w.ask("dim", axis, of=_OTHER)), IS, **refusal)
 
 
-CHECKS: Final[dict[str, Callable[[Check], None]]] = {
-    "tensor": _tensor, "shape": _shape, "scalar": _scalar, "tuple": _tuple, "sizes": _sizes, "number": _number,
-    "same_sizes": _same_sizes,
-}  # fmt: skip
+KINDS: Final = {"tensor": _tensor, "shape": _shape, "scalar": _scalar, "tuple": _tuple}
+"""The functions that write the checks of ``vm.builtin.match``, by kind of value."""
+CHECKS: Final[dict[str, Callable[[Check], None]]] = {**KINDS, "same_sizes": _same_sizes}
 """The functions that write the checks, by name."""
 
 
@@ -224,4 +222,4 @@ def checks_text(module: ModuleBuilder, raises: bool) -> str:
     return "\n".join(texts)
 
 
-__all__ = ["CHECKS", "checks_text"]
+__all__ = ["CHECKS", "KINDS", "checks_text"]

@@ -204,8 +204,9 @@ read:
 none:
   ret i1 false
 }
-; rank and dtype of a tensor that is a condition
-@<P>condition = private constant [2 x <ANY>] [<ANY> zeroinitializer, <ANY> { i32 0, i32 0, i64 67590 }]
+; rank and dtype of a tensor that is a condition, and nothing of its dimensions
+@<P>condition = private constant [3 x <ANY>] [<ANY> zeroinitializer, <ANY> { i32 0, i32 0, i64 67590 },
+  <ANY> zeroinitializer]
 define i32 @<P>truth(ptr %cell) nounwind {
   ; 0 or 1; 2 if the value is neither a bool nor a tensor that is one
   %type = load i32, ptr %cell
