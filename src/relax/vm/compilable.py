@@ -15,7 +15,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..expr import Call, Constant, ExternFunc, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var, VarBinding
+from ..expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    Var,
+    VarBinding,
+)
 from ..info.mapping import fields_in
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, structural_equal, walk
 from ..prim import Cast, IntImm, PrimExpr, substitute
@@ -38,6 +52,20 @@ def compilable_functions(mod: IRModule) -> list[str]:
     ]
 
 
+_LEAVES: Final = (
+    Var,
+    Constant,
+    ShapeExpr,
+    PrimValue,
+    StringImm,
+    DataTypeImm,
+    GlobalVar,
+    ExternFunc,
+    StructInfo,
+)
+"""Nodes of which only they themselves matter."""
+
+
 def _is_first_order(function: Function) -> bool:
     first_order = True
     infos: dict[int, StructInfo] = {}
@@ -45,7 +73,7 @@ def _is_first_order(function: Function) -> bool:
     def visit(node: Node) -> bool:
         nonlocal first_order
         first_order = first_order and _is_node_of_first_order(node, infos)
-        return first_order and not isinstance(node, (StructInfo, PrimExpr))
+        return first_order and not isinstance(node, _LEAVES)
 
     walk(function, visit)
     return first_order
