@@ -116,15 +116,20 @@ def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:
 # ------------------------------------------------------------------------------------ declarations
 
 
+def _hints(cls: type[Node]) -> dict[str, Any]:
+    """The declared types of fields."""
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a class from elsewhere, whose annotations are not to be read from here
+        return {}
+
+
 @functools.cache
 def _checks(cls: type[Node]) -> tuple[tuple[str, Check], ...]:
     """A check for each field of a node class, and for the struct info that derivation writes."""
     if issubclass(cls, PrimFunc):
         return ()
-    try:
-        hints = get_type_hints(cls)
-    except NameError:  # a class from elsewhere, whose annotations are not to be read from here
-        hints = {}
+    hints = _hints(cls)
     checks = [(spec.name, _check(hints.get(spec.name, Any))) for spec in cls.__node_fields__]
     if issubclass(cls, RelaxExpr):
         checks.append(("_struct_info", _check(StructInfo | None)))
@@ -151,7 +156,7 @@ def _quick_checks(cls: type[Node]) -> tuple[tuple[str, Callable[[Any], bool]], .
     checks = _checks(cls)
     if any(name == "data" for name, _ in checks):  # the elements of a constant may be in a file
         return (("span", _nothing),)
-    hints = get_type_hints(cls) if checks else {}
+    hints = _hints(cls)
     return tuple(
         (name, _fits(StructInfo | None if name == "_struct_info" else hints.get(name, Any)))
         for name, _ in checks

@@ -163,10 +163,9 @@ class Node:
         if all(getattr(self, name) is value for name, value in changes.items()):
             return self
         span = changes.pop("span", self.span)
-        values = {parameter: getattr(self, name) for parameter, name in self.__parameters__}
+        values: dict[str, Any] = {}
         for parameter, name in self.__parameters__:
-            if name in changes:
-                values[parameter] = changes.pop(name)
+            values[parameter] = changes.pop(name) if name in changes else getattr(self, name)
         values.update(changes)
         return type(self)(**values, span=span)
 

@@ -9,12 +9,14 @@
 The conditions need not be tested then, and LLVM, which takes time quadratic in the branches of one function, is spared
 them.
 
-Refused: few parts, which are written as vectors under masks or as branches; limits that are not known.
+Refused: few parts, which are written as vectors under masks or as branches; parts that are narrow columns of the
+result; limits that are not known.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Final, TypeAlias
 
 from ...prim import LT, Call, IntImm, PrimExpr, Var, const, simplify
@@ -22,10 +24,15 @@ from ...prim.functor import map_expressions, sub_expressions
 from ...tir import BufferStore, For, ForKind, Stmt
 from ...tir.functor import substitute
 from ..stages import Axis, Group, Stage
-from .elementwise import elementwise, within
+from .elementwise import elementwise, in_memory_order, within
 
 FEW: Final = 16
 """Parts of an axis that stay in one nest."""
+
+LINE: Final = 16
+"""Elements next to each other that a part of an inner axis has on average at least: a nest of fewer would take every
+line of the cache again.
+"""
 
 SHORT: Final = 1024
 """Points of a part from which on its nest is arranged like others; there may be many."""
@@ -39,10 +46,13 @@ def in_pieces(group: Group) -> list[Stmt] | None:
     (stage, *others) = group.stages
     if others or stage.is_reduction or not isinstance(stage.body, BufferStore):
         return None
-    for axis in stage.axes:
+    axes = in_memory_order(stage)
+    for place, axis in enumerate(axes):
         if axis.size is not None and axis.size > FEW:
             pieces = _Cuts(axis.var).pieces(stage.body.value, 0, axis.size)
-            if len(pieces) > FEW:
+            inner = prod(other.size or 1 for other in axes[place + 1 :])
+            is_long = place == 0 or inner * axis.size >= LINE * len(pieces)
+            if len(pieces) > FEW and is_long:
                 return [_nest(group, _part(stage, stage.body, axis, piece)) for piece in pieces]
     return None
 
@@ -107,11 +117,7 @@ def _part(stage: Stage, store: BufferStore, axis: Axis, piece: Piece) -> Stage:
 
 def _nest(group: Group, stage: Stage) -> Stmt:
     """The loops of a part; plain ones where there is little to do."""
-    sizes = [axis.size for axis in stage.axes]
-    points = 1
-    for size in sizes:
-        points *= SHORT if size is None else size
-    if points >= SHORT:
+    if prod(SHORT if axis.size is None else axis.size for axis in stage.axes) >= SHORT:
         return elementwise(replace(group, stages=(stage,), rows=stage.axes))
     body = stage.body
     for axis in reversed(stage.axes):
