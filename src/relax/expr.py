@@ -311,7 +311,7 @@ class DataflowVar(Var):
 
 
 def _exprs(values: Iterable[Any]) -> tuple[RelaxExpr, ...]:
-    return tuple(convert(value) for value in values)
+    return tuple([value if isinstance(value, RelaxExpr) else convert(value) for value in values])
 
 
 @final

@@ -67,6 +67,22 @@ def test_elements_of_a_block_are_below_the_size_that_ends_the_last_block(facts):
         assert facts.in_bounds(block * 78 + k, number(384)) == (True, False)
 
 
+def test_an_index_that_a_condition_compares_with_a_number(facts):
+    """As in the arms of a choice among many: the index is the expression that is compared, but for a number."""
+    block, k = name("block"), name("k")
+    with facts.loop(block, number(0), number(5)), facts.loop(k, number(0), number(8)):
+        at = block * 8 + k
+        assert facts.in_bounds(at - 4, number(6)) == (False, False)
+        with facts.condition(at < 10):
+            assert facts.in_bounds(at - 4, number(6)) == (False, True)
+            with facts.condition(at < 4, False):
+                assert facts.in_bounds(block * 8 + k - 4, number(6)) == (True, True)
+                assert facts.in_bounds(block * 8 + k - 4, number(5)) == (True, False)
+                assert facts.in_bounds(block * 9 + k - 4, number(6)) == (False, False)
+                assert facts.in_bounds(at + number(2**63 - 9), number(6)) == (False, False)
+        assert facts.in_bounds(at - 4, number(6)) == (False, False)
+
+
 def test_elements_of_a_block_that_may_wrap_around_are_not_known(facts):
     begin, k = name("begin"), name("k")  # any number: 384 - begin may wrap around
     with facts.loop(k, number(0), minimum(number(77), number(384) - begin)):

@@ -126,6 +126,70 @@ def test_padding_and_concatenation(target):
 # ------------------------------------------------------------------------------------------ transposes
 
 
+def concatenation(lengths, *, axis=0, other=()):
+    """A concatenation of tensors of these lengths, and the tensors."""
+    shapes = [(*other[:axis], length, *other[axis:]) for length in lengths]
+    tensors = [placeholder(*shape, name=f"X{i}") for i, shape in enumerate(shapes)]
+    return topi.concatenate(tensors, axis), tensors, shapes
+
+
+def loops_of(func):
+    """The loops outside of all others."""
+    found = []
+    tir.pre_order_visit(func.body, lambda node: not isinstance(node, tir.For) or bool(found.append(node)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lengths", "axis", "other"),
+    [
+        ([2] * 20, 0, ()),
+        ([0, 1, 3] * 9, 0, ()),  # parts of no elements, and of one
+        ([1100, 2] * 10, 0, ()),
+        ([1, 2] * 9, 0, (5,)),
+        ([8] * 17, 1, (3, 4)),
+        ([300] * 17, 0, (9,)),
+    ],
+)
+def test_a_concatenation_of_many_is_a_nest_for_each(target, lengths, axis, other):
+    made, tensors, shapes = concatenation(lengths, axis=axis, other=other)
+    func = func_of(made, *tensors)
+    arranged = schedule(func, target, [Nests()])
+    assert len(loops_of(arranged)) >= sum(length > 1 for length in lengths)
+    assert "if_then_else" not in arranged.script()
+    arrays = [numbers(*shape) for shape in shapes]
+    shape = tuple(int(size.value) for size in made.shape)
+    check(func, target, *arrays, outputs=[(shape, "float32")], tolerance=0)
+
+
+def test_a_concatenation_of_many_inside_of_a_formula(target):
+    """Each part has the formula; NaN and infinities come through."""
+    _, tensors, shapes = concatenation([3] * 18)
+    bias = placeholder(54, name="bias")
+
+    def read(i):
+        value = tensors[-1](i - 51)
+        for k in range(16, -1, -1):
+            value = tir.if_then_else(i < 3 * (k + 1), tensors[k](i - 3 * k), value)
+        return value * value + bias(i)
+
+    func = func_of(te.compute((54,), read), *tensors, bias)
+    arranged = schedule(func, target, [Nests()])
+    assert len(loops_of(arranged)) == 18
+    arrays = [numbers(*shape) for shape in shapes]
+    arrays[4][1], arrays[5][2] = np.nan, -np.inf
+    check(func, target, *arrays, numbers(54), outputs=[((54,), "float32")], tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "axis", "other"),
+    [([2] * 16, 0, ()), ([1] * 32, 1, (2000,))],  # few; narrow columns
+)
+def test_concatenations_in_one_nest(target, lengths, axis, other):
+    made, tensors, _ = concatenation(lengths, axis=axis, other=other)
+    assert "if_then_else" in schedule(func_of(made, *tensors), target, [Nests()]).script()
+
+
 @pytest.mark.parametrize(("n", "m"), [(0, 40), (40, 0), (1, 1), (15, 17), (64, 65), (66, 31)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 def test_transpose(target, n, m, dtype):

@@ -331,7 +331,7 @@ def test_a_function_becomes_one_prim_func():
         def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
             return R.add(x, x)
 
-    function = compile_functions(relax.ExecBuilder(), get_pipeline("default")(Program)).prim_funcs[
+    function = dict(compile_functions(relax.ExecBuilder(), get_pipeline("default")(Program)).made)[
         "__vmtir__main"
     ]
     script = function.script()
@@ -527,7 +527,7 @@ class Chain:
 {chain}        return x40
 """)
     lowered = get_pipeline("default")(mod)
-    function = compile_functions(relax.ExecBuilder(), lowered).prim_funcs["__vmtir__main"]
+    function = dict(compile_functions(relax.ExecBuilder(), lowered).made)["__vmtir__main"]
     assert function.attrs["relax.registers"] <= 5
     np.testing.assert_array_equal(machine(mod)["main"](np.ones(2, "float32")).numpy(), [2.0**40] * 2)
 

@@ -32,7 +32,7 @@ def module(body, kernels=DOUBLE):
 
 def calls_of(mod, name="main"):
     """The calls of kernels in a compiled function: by address (d), checked (c), by address if a condition holds (d/c)."""
-    functions = compile_functions(relax.ExecBuilder(), get_pipeline("default")(mod)).prim_funcs
+    functions = dict(compile_functions(relax.ExecBuilder(), get_pipeline("default")(mod)).made)
     script = functions[f"__vmtir__{name}"].script()
     found = re.findall(r"(else:\s+)?T\.(kernel_call|anylist_setitem_call_cpacked)\(", script)
     kinds = [("/" if otherwise else " ") + {"k": "d", "a": "c"}[call[0]] for otherwise, call in found]

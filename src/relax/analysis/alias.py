@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..expr import Binding, Call, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import IRModule, Node, RelaxExpr, walk
@@ -56,7 +57,11 @@ class Aliases:
             storage: LiveRange(storage, first, None if storage in gone else last.get(storage, first))
             for storage, first in self._walk.created.items()
         }
-        self._own = own_variables(func, mod)
+        self._func, self._mod = func, mod
+
+    @cached_property
+    def _own(self) -> frozenset[Var]:
+        return own_variables(self._func, self._mod)
 
     @property
     def variables(self) -> list[Var]:

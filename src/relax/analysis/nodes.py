@@ -47,7 +47,8 @@ def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
                 found.append(
                     _broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here)
                 )
-            found += [_broken(f"{_owner(node)}{text}", here) for text in _problems(node)]
+            if not all(fits(getattr(node, name, None)) for name, fits in _quick_checks(type(node))):
+                found += [_broken(f"{_owner(node)}{text}", here) for text in _problems(node)]
             work.append((node, span, True))
             below = [(item, here, False) for item in _below(node)]
             work += reversed(below)
@@ -84,10 +85,17 @@ def _is_stored(node: Node, field: str) -> bool:
     return field == "data" and isinstance(getattr(node, "content", None), StoredArray)
 
 
-def _below(node: Node) -> Iterator[Node]:
+def _below(node: Node) -> list[Node]:
+    found: list[Node] = []
     for name, _ in _checks(type(node)):
         if not _is_stored(node, name):
-            yield from _nodes_in(getattr(node, name, None), name == "attrs")
+            value: Any = getattr(node, name, None)
+            if isinstance(value, Node):
+                if name != "attrs":
+                    found.append(value)
+            elif isinstance(value, (tuple, dict)):
+                found.extend(_nodes_in(value, name == "attrs"))
+    return found
 
 
 def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:
@@ -108,15 +116,20 @@ def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:
 # ------------------------------------------------------------------------------------ declarations
 
 
+def _hints(cls: type[Node]) -> dict[str, Any]:
+    """The declared types of fields."""
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a class from elsewhere, whose annotations are not to be read from here
+        return {}
+
+
 @functools.cache
 def _checks(cls: type[Node]) -> tuple[tuple[str, Check], ...]:
     """A check for each field of a node class, and for the struct info that derivation writes."""
     if issubclass(cls, PrimFunc):
         return ()
-    try:
-        hints = get_type_hints(cls)
-    except NameError:  # a class from elsewhere, whose annotations are not to be read from here
-        hints = {}
+    hints = _hints(cls)
     checks = [(spec.name, _check(hints.get(spec.name, Any))) for spec in cls.__node_fields__]
     if issubclass(cls, RelaxExpr):
         checks.append(("_struct_info", _check(StructInfo | None)))
@@ -135,6 +148,43 @@ def _check(declared: Any) -> Check:
     if origin is dict:
         return _dict(_check(args[0]), _check(args[1]))
     return _instance((declared,), declared.__name__) if isinstance(declared, type) else _anything
+
+
+@functools.cache
+def _quick_checks(cls: type[Node]) -> tuple[tuple[str, Callable[[Any], bool]], ...]:
+    """For each field, whether a value is surely what it is declared to be; the checks above say what is wrong."""
+    checks = _checks(cls)
+    if any(name == "data" for name, _ in checks):  # the elements of a constant may be in a file
+        return (("span", _nothing),)
+    hints = _hints(cls)
+    return tuple(
+        (name, _fits(StructInfo | None if name == "_struct_info" else hints.get(name, Any)))
+        for name, _ in checks
+    )
+
+
+def _fits(declared: Any) -> Callable[[Any], bool]:
+    """Whether a value is of a declared type; False also where that takes a closer look."""
+    origin, args = get_origin(declared), get_args(declared)
+    if declared is Any:
+        return lambda value: True
+    if origin in (Union, types.UnionType):
+        rest = [option for option in args if option is not types.NoneType]
+        if len(rest) > 1:
+            classes = tuple(option for option in rest if isinstance(option, type))
+            return lambda value: isinstance(value, classes)
+        inner = _fits(rest[0])
+        return lambda value: value is None or inner(value)
+    if origin is tuple:
+        items = _fits(args[0])
+        return lambda value: isinstance(value, tuple) and all(map(items, cast("tuple[Any, ...]", value)))
+    if origin is dict:
+        return lambda value: isinstance(value, dict) and not value
+    return (lambda value: isinstance(value, declared)) if isinstance(declared, type) else _nothing
+
+
+def _nothing(value: Any) -> bool:
+    return False
 
 
 def _anything(value: Any, path: str) -> Iterator[Problem]:

@@ -45,9 +45,9 @@ def _unknown_functions(program: Program) -> list[Diagnostic]:
     """The mentions of functions that the module does not have; what a lone function may mention is not known."""
     if program.module is None:
         return []
-    known = [global_var.name_hint for global_var in program.module.functions]
+    known = dict.fromkeys(global_var.name_hint for global_var in program.module.functions)
     return [
-        unknown_function(use.node.name_hint, known, use.place.span, use.place.label)
+        unknown_function(use.node.name_hint, list(known), use.place.span, use.place.label)
         for use in program.global_uses
         if use.node.name_hint not in known
     ]

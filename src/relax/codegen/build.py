@@ -21,7 +21,7 @@ from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from . import worker
 from .host import resolve
-from .module import KernelText, kernel_texts, written_kernels
+from .module import NONE_LATER, KernelText, LaterFunctions, kernel_texts, written_kernels
 from .object import (
     cells_object,
     compiled_objects,
@@ -68,21 +68,24 @@ def compile_module(
     jobs: int | None = None,
     remembered: Recall = NOTHING,
     compilers: Compilers | None = None,
+    later: LaterFunctions = NONE_LATER,
 ) -> bytes:
     """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
     Kernels that do not call each other are compiled and cached one by one, small Relax functions in batches; `jobs`
     processes compile at once (default: RELAX_JOBS, or one per processor), or the `compilers` that were told to expect
-    kernels. Of those in `remembered`, whatever they hold, the objects of then are taken. Raises DiagnosticError with
-    everything in the functions that there is no code for.
+    kernels. Of those in `remembered`, whatever they hold, the objects of then are taken. The `later` functions follow,
+    and are made while others are compiled. Raises DiagnosticError with everything in the functions that there is no
+    code for.
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
-    texts = written_kernels(new, chosen)
+    texts = written_kernels(new, chosen, later=later)
+    order = [*funcs, *later.names]
     if compilers is not None:
-        return _compile(texts, chosen, compilers, list(funcs), remembered)
+        return _compile(texts, chosen, compilers, order, remembered)
     with Compilers(machine_of(chosen), jobs) as own:
-        return _compile(texts, chosen, own, list(funcs), remembered)
+        return _compile(texts, chosen, own, order, remembered)
 
 
 def _compile(

@@ -175,12 +175,19 @@ class FunctionBuilder:
     @contextmanager
     def region(self) -> Generator[None]:
         """Write code that does not run on every way to what follows: its results stay inside."""
-        if self._computed is None:
-            yield
-            return
-        self._computed.append({})
+        self.enter()
         yield
-        self._computed.pop()
+        self.leave()
+
+    def enter(self) -> None:
+        """Begin a region; `leave` ends it."""
+        if self._computed is not None:
+            self._computed.append({})
+
+    def leave(self) -> None:
+        """End the innermost region."""
+        if self._computed is not None:
+            self._computed.pop()
 
     def op(self, text: str, pure: bool = False) -> Operand:
         """An instruction with a result; a `pure` one depends on its operands alone, as do those of `_PURE`."""
@@ -252,8 +259,9 @@ class FunctionBuilder:
         hot, block, terminated = self._lines, self.block, self.terminated
         self._lines = self._cold
         self.start(label)
-        with self.region():
-            yield
+        self.enter()
+        yield
+        self.leave()
         self._lines, self.block, self.terminated = hot, block, terminated
 
     @contextmanager

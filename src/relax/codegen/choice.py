@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 from ..prim import BinaryExpr, Call, PrimExpr, post_order
 from ..prim.intrin import is_pure
@@ -12,6 +12,11 @@ from ..tir import BufferLoad
 from . import division
 from .context import Context
 from .formula import Val
+
+MOST_DOUBTS: Final = 64
+"""The loads of a function that the prover looks at in vain. A tree of choices, as a concatenation of many tensors
+is, has one for each: after so many, what numbers do not show to be in bounds is taken to need a branch.
+"""
 
 
 def needs_care(cx: Context, expr: PrimExpr) -> bool:
@@ -39,10 +44,12 @@ def _is_delicate(cx: Context, expr: PrimExpr) -> bool:
 
 
 def _surely_in_bounds(cx: Context, expr: BufferLoad) -> bool:
-    return all(
-        expr.dtype.lanes == 1 and all(cx.facts.in_bounds(i, size))
-        for i, size in zip(expr.indices, expr.buffer.shape, strict=True)
-    )
+    if expr.dtype.lanes != 1:
+        return not expr.indices
+    ask = cx.facts.in_bounds if cx.doubts < MOST_DOUBTS else cx.facts.evidently_in_bounds
+    sure = all(all(ask(i, size)) for i, size in zip(expr.indices, expr.buffer.shape, strict=True))
+    cx.doubts += not sure
+    return sure
 
 
 def choice(cx: Context, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr) -> Val:

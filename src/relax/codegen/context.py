@@ -126,6 +126,8 @@ class Context:
         """True if the function is shape arithmetic of a Relax function, and has no name to users."""
         self.exact = False
         """True if int64 arithmetic that overflows is an error: in what computes sizes."""
+        self.doubts = 0
+        """The loads in choices that could not be shown to be in bounds."""
         self._memo: list[dict[PrimExpr, Val]] = [{}]
         self._wide_memo: list[dict[PrimExpr, Val]] = [{}]
 
@@ -153,8 +155,9 @@ class Context:
         """Write code that does not run on every way to what follows: its values stay inside."""
         self._memo.append({})
         self._wide_memo.append({})
-        with self.b.region():
-            yield
+        self.b.enter()
+        yield
+        self.b.leave()
         self._memo.pop()
         self._wide_memo.pop()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 from ..ir import DataType, structural_equal
@@ -39,7 +40,7 @@ from ..prim import (
     simplify,
     sub_expressions,
 )
-from ..prim.intervals import Interval, dtype_range, narrowed_by, operation_range, within
+from ..prim.intervals import INF, Bound, Interval, dtype_range, narrowed_by, operation_range, within
 from ..prim.intrin import is_pure
 from ..runtime.limits import DIMENSION_LIMIT
 from ..tir import Buffer, BufferLoad
@@ -87,13 +88,16 @@ class Knowledge:
         """The values that variables stand for."""
         self._assumed: list[PrimExpr | list[Limit]] = []
         """Conditions, and limits of sizes."""
-        self._prover = Analyzer(wraps=True)
         self._scopes: list[AbstractContextManager[Analyzer]] = []
         """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
         self._narrowed: list[tuple[Var, Interval | None]] = []
         """The ranges of variables before conditions narrowed them, latest last."""
         self._answers = _Answers()
         """The answers under the present facts."""
+
+    @cached_property
+    def _prover(self) -> Analyzer:
+        return Analyzer(wraps=True)
 
     def _set_range(self, var: Var, found: Interval | None) -> None:
         if found is None:
@@ -279,12 +283,32 @@ class Knowledge:
         result: T = answers[key][1]
         return result
 
+    def evidently_in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
+        """What `in_bounds` says, as far as numbers tell: the prover is not asked."""
+        low, high = self._compared(index, *self.interval(index))
+        return low >= 0 and high < 2**63, high < self.interval(size)[0] or self._plainly_below(index, size)
+
+    def _compared(self, expr: PrimExpr, low: Bound, high: Bound) -> Interval:
+        """The interval of an expression, where conditions compare it, or what it adds a number to, with numbers.
+
+        So index the arms of a tree of choices: ``strip * 8 + i - 4`` where ``strip * 8 + i < 6``. Variables have been
+        narrowed by conditions already.
+        """
+        base, offset = expr, 0
+        if isinstance(expr, (Add, Sub)) and isinstance(expr.b, IntImm):
+            base, offset = expr.a, expr.b.value if isinstance(expr, Add) else -expr.b.value
+        if isinstance(base, (IntImm, Var)):
+            return low, high
+        least, most = self.interval(base)
+        for assumed in self._assumed:
+            if isinstance(assumed, PrimExpr):
+                below, above = compared_with_number(assumed, base)
+                least, most = max(least, below), min(most, above)
+        found = least + offset, most + offset
+        return (max(low, found[0]), min(high, found[1])) if within(found, expr.dtype) else (low, high)
+
     def _in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
-        low, high = self.interval(index)
-        above, below = (
-            low >= 0 and high < 2**63,
-            high < self.interval(size)[0] or self._plainly_below(index, size),
-        )
+        above, below = self.evidently_in_bounds(index, size)
         # Compared in 64 bits, as where it is checked; an index that may wrap is then an unknown of its type's range.
         wide = cast(INT64, index)
         if not above:
@@ -381,6 +405,18 @@ class Knowledge:
     def _interval(self, expr: PrimExpr) -> Interval:
         known = self._ranges.get(expr) if isinstance(expr, Var) else None
         return operation_range(expr, self.interval) if known is None else known
+
+
+def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:
+    """The interval in which an expression lies where it is compared with a number; all numbers for other conditions."""
+    negated = isinstance(condition, Not)
+    comparison = condition.a if isinstance(condition, Not) else condition
+    if not isinstance(comparison, (LT, GE)) or not isinstance(comparison.b, IntImm):
+        return -INF, INF
+    if type(comparison.a) is not type(expr) or not structural_equal(comparison.a, expr):
+        return -INF, INF
+    limit = comparison.b.value
+    return (-INF, limit - 1) if isinstance(comparison, LT) is not negated else (limit, INF)
 
 
 def reads_memory(expr: PrimExpr) -> bool:

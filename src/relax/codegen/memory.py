@@ -58,6 +58,9 @@ def _checked(
     """
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+        if isinstance(expr, IntImm) and active is None and _is_evident(expr.value, size):
+            found.append(index(cx, expr))
+            continue
         if expr.dtype.lanes > 1 or active is not None:
             base = cast(Ramp, expr).base if first_lane and axis == len(indices) - 1 else None
             at = _checked_vector(cx, buffer, axis, expr, where, active, base)
@@ -69,6 +72,11 @@ def _checked(
             _require(cx, at.compare("", "ult", _size(cx, where, axis)), buffer, axis, at, where)
         found.append(_without_large_numbers(cx, at, expr))
     return found
+
+
+def _is_evident(index: int, size: PrimExpr) -> bool:
+    """True for a small number within a known size, as the slots of shape heaps are."""
+    return isinstance(size, IntImm) and 0 <= index < min(size.value, 2**32)
 
 
 def _without_large_numbers(cx: Context, at: Val, expr: PrimExpr) -> Val:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
 from ..prim.cells import REGISTERS
@@ -88,27 +89,42 @@ def kernel_texts(
     return list(written_kernels(funcs, target, mark_loops=mark_loops))
 
 
+class LaterFunctions(NamedTuple):
+    """Compiled Relax functions that are made while others are written already."""
+
+    names: Sequence[str] = ()
+    made: Iterable[tuple[str, PrimFunc]] = ()
+    """The functions with their names, in this order; taken from once."""
+
+
+NONE_LATER: Final = LaterFunctions()
+
+
 def written_kernels(
-    funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False
+    funcs: Mapping[str, PrimFunc],
+    target: Target,
+    *,
+    mark_loops: bool = False,
+    later: LaterFunctions = NONE_LATER,
 ) -> Iterator[KernelText]:
-    """The texts of `kernel_texts`, each when it is written; after something wrong, no more texts but the error."""
+    """The texts of `kernel_texts`, each when it is written; after something wrong, no more texts but the error.
+
+    Those of `later` functions come last, and are made when those before them have been written.
+    """
     diagnostics: list[Diagnostic] = []
     is_x86 = target.triple.startswith("x86_64")
     has_bfloat = is_x86 and target.vector_bits >= 512 and "bf16" in target.machine.dot_products
     small_floats = SmallFloats(target.has_half_conversion, has_bfloat)
-    symbols = frozenset(map(symbol_name, funcs))
-    units = [
-        Unit(ModuleBuilder(), target, small_floats, group, symbols, diagnostics) for group in _groups(funcs)
-    ]
-    for unit in units:
-        unit.module.has_vector_scale = target.vector_bits >= 512 and is_x86
-    for unit in units if mark_loops else ():
-        unit.loops = []
-    places = {name: place for place, name in enumerate(funcs)}
+    names = [*funcs, *later.names]
+    symbols = frozenset(map(symbol_name, names))
+    places = {name: place for place, name in enumerate(names)}
     wrong: dict[str, list[Diagnostic]] = {}
-    for unit in units:
-        for name in sorted(unit.functions, key=places.__getitem__):
-            _write(unit, name, funcs[name])
+    for group in itertools.chain(_groups(funcs), _batches(later.made)):
+        unit = Unit(ModuleBuilder(), target, small_floats, group, symbols, diagnostics)
+        unit.module.has_vector_scale = target.vector_bits >= 512 and is_x86
+        unit.loops = [] if mark_loops else None
+        for name in sorted(group, key=places.__getitem__):
+            _write(unit, name, group[name])
             if diagnostics:
                 wrong[name] = diagnostics[:]
                 diagnostics.clear()
@@ -147,16 +163,16 @@ def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
     host = {name: func for name, func in ordered.items() if REGISTERS in func.attrs}
     if not host:
         return _joined(ordered)
-    groups = [*_joined({name: f for name, f in ordered.items() if name not in host}), *_batches(host)]
+    groups = [*_joined({name: f for name, f in ordered.items() if name not in host}), *_batches(host.items())]
     places = {name: place for place, name in enumerate(ordered)}
     return sorted(groups, key=lambda group: places[next(iter(group))])
 
 
-def _batches(funcs: Mapping[str, PrimFunc]) -> Iterator[dict[str, PrimFunc]]:
+def _batches(funcs: Iterable[tuple[str, PrimFunc]]) -> Iterator[dict[str, PrimFunc]]:
     """Compiled Relax functions in batches, none of which has more than `_BATCH` registers unless it is a single one."""
     batch: dict[str, PrimFunc] = {}
     total = 0
-    for name, func in funcs.items():
+    for name, func in funcs:
         registers = int(func.attrs[REGISTERS]) + 1
         if batch and total + registers > _BATCH:
             yield batch

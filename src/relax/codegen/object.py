@@ -163,6 +163,8 @@ def accepted(compile_: Callable[[], _T]) -> _T:
     """The LLVM module of generated code. Raises DiagnosticError if it does not accept the code."""
     try:
         return compile_()
+    except RecursionError:  # of what writes the code
+        raise
     except RuntimeError as error:
         message = f"LLVM does not accept the code that was generated: {str(error).strip()}"
         raise DiagnosticError(Diagnostic("E5909", message, hint="this is an error of relax")) from None

@@ -37,12 +37,13 @@ def run_in_parallel(cx: Context, call: Call, callee: str) -> None:
         return
     captured = [f"i64 {begin.ref}", *operands[2:]]
     types = [text.rsplit(" ", 1)[0] for text in captured]
-    struct = f"{{ {', '.join(types)} }}"
+    symbol = f"@{cx.b.label('relax.region')}.{cx.unit.numbers[cx.name]}"
+    struct = f"%{symbol[1:]}.captures"  # a name, since it is written for each value that is captured
+    cx.b.module.add_text(f"{struct} = type {{ {', '.join(types)} }}")
     captures = cx.b.alloca(struct, 16)
     for i, text in enumerate(captured):
         place = cx.b.op(f"getelementptr {struct}, ptr {captures}, i32 0, i32 {i}")
         cx.b.do(f"store {text}, ptr {place}")
-    symbol = f"@{cx.b.label('relax.region')}.{cx.unit.numbers[cx.name]}"
     bounds = operands[0].rsplit(" ", 1)[0]
     cx.b.module.add_text(_region(cx, symbol, inner_symbol(cx.unit, callee), struct, types, bounds))
     launch = cx.b.module.declare(LAUNCH, "i32", "ptr, ptr, i64, i64")

@@ -53,14 +53,13 @@ def references(func: BaseFunc, known: set[str]) -> set[str]:
 
 def reachable(mod: IRModule, entries: set[str]) -> set[str]:
     """The names of the functions that `entries` reach, themselves included."""
-    known = {g.name_hint for g in mod.functions}
-    found: set[str] = set()
-    pending = list(entries)
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending.extend(references(mod[name], known))
+    found, pending = set(entries), list(entries)
+    rest = {g.name_hint for g in mod.functions} - found
+    while pending and rest:
+        reached = references(mod[pending.pop()], rest)
+        found |= reached
+        rest -= reached
+        pending.extend(reached)
     return found
 
 

@@ -61,16 +61,18 @@ class FunctionScope:
     force_pure: bool
 
 
-@dataclass(slots=True)
 class Scope:
     """The variables that a SeqExpr, or a function, binds."""
 
-    variables: list[Var] = field(default_factory=list[Var])
-    shape_vars: list[PrimVar] = field(default_factory=list[PrimVar])
-    definitions: dict[PrimVar, PrimExpr] = field(default_factory=dict[PrimVar, PrimExpr])
-    """Shape variables that a MatchCast binds, as expressions in those of the scopes around."""
-    outside: Analyzer | None = None
-    """The facts known where the scope was entered."""
+    __slots__ = ("definitions", "outside", "shape_vars", "variables")
+
+    def __init__(self, outside: Analyzer | None) -> None:
+        self.variables: list[Var] = []
+        self.shape_vars: list[PrimVar] = []
+        self.definitions: dict[PrimVar, PrimExpr] = {}
+        """Shape variables that a MatchCast binds, as expressions in those of the scopes around."""
+        self.outside = outside
+        """The facts known where the scope was entered."""
 
     def defined(self, info: StructInfo) -> StructInfo:
         """The same with shape variables replaced by what they are, in those of the scopes around."""
@@ -129,15 +131,17 @@ class Layered(ChainMap[str, _T]):
         return own[key] if key in own else below.get(key, default)
 
 
-@dataclass(slots=True)
 class Frame:
     """A block under construction; `done` are the blocks it was split into before the current one."""
 
-    is_dataflow: bool
-    bindings: list[Binding] = field(default_factory=list[Binding])
-    done: list[BindingBlock] = field(default_factory=list[BindingBlock])
-    nested: dict[RelaxExpr, Var] = field(default_factory=dict[RelaxExpr, Var])
-    """Pure expressions that were nested in others, and the variables they were bound to."""
+    __slots__ = ("bindings", "done", "is_dataflow", "nested")
+
+    def __init__(self, is_dataflow: bool) -> None:
+        self.is_dataflow = is_dataflow
+        self.bindings: list[Binding] = []
+        self.done: list[BindingBlock] = []
+        self.nested: dict[RelaxExpr, Var] = {}
+        """Pure expressions that were nested in others, and the variables they were bound to."""
 
 
 class Scopes:

@@ -23,7 +23,7 @@ from ..expr import ShapeExpr
 from ..ir import StructInfo, VDevice, same_vdevice, vdevice_text
 from ..ir.expr import register_is_base_of
 from ..prim import Verdict, prove_equal
-from ..prim.expr import PrimExpr
+from ..prim.expr import PrimExpr, same
 from ..prim.expr import Var as PrimVar
 from ..struct_info import (
     DEFAULT_DERIVATION,
@@ -91,11 +91,23 @@ def check_compatible(value: StructInfo, expected: StructInfo, in_scope: Collecti
 
     `in_scope` are the shape variables that function types mention without binding them.
     """
-    if value is expected:
+    if value is expected or _is_plainly_same(value, expected):
         return _FITS
     comparison = _Comparison(in_scope)
     comparison.compare(value, expected, ())
     return comparison.fit
+
+
+def _is_plainly_same(value: StructInfo, expected: StructInfo) -> bool:
+    """True for tensors of the same dtype, device and dimensions, as they are written: most comparisons are of such."""
+    if type(value) is not TensorStructInfo or type(expected) is not TensorStructInfo:
+        return False
+    if value.dtype != expected.dtype or value.vdevice is not expected.vdevice:
+        return False
+    shape, wanted = value.shape, expected.shape
+    if not isinstance(shape, ShapeExpr) or not isinstance(wanted, ShapeExpr):
+        return False
+    return len(shape.values) == len(wanted.values) and all(map(same, shape.values, wanted.values))
 
 
 def subtype(derived: StructInfo, base: StructInfo) -> Verdict:

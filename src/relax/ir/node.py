@@ -163,10 +163,9 @@ class Node:
         if all(getattr(self, name) is value for name, value in changes.items()):
             return self
         span = changes.pop("span", self.span)
-        values = {parameter: getattr(self, name) for parameter, name in self.__parameters__}
+        values: dict[str, Any] = {}
         for parameter, name in self.__parameters__:
-            if name in changes:
-                values[parameter] = changes.pop(name)
+            values[parameter] = changes.pop(name) if name in changes else getattr(self, name)
         values.update(changes)
         return type(self)(**values, span=span)
 
@@ -268,7 +267,10 @@ def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> An
         converter = f.metadata.get(_CONVERTER)
         if converter is not None:
             namespace[f"_convert_{f.name}"] = converter
-            value = f"_convert_{f.name}({value})"
+            kept = isinstance(converter, type) and value.isidentifier()  # of that class already, as most are
+            value = (
+                f"{value} if type({value}) is _convert_{f.name} else " * kept + f"_convert_{f.name}({value})"
+            )
         namespace[f"_set_{f.name}"] = (
             cls.__dict__[f.name].__set__ if f.name in cls.__dict__ else (getattr(cls, f.name).__set__)
         )

@@ -68,7 +68,7 @@ _OPS: Final = {name: (DataType(dtype), Op.get(f"tir.{name}")) for name, dtype in
 def cell_call(name: str, *args: Any) -> PrimExpr:
     """A call of one of these intrinsics."""
     dtype, op = _OPS[name]
-    return Call(dtype, op, tuple([convert(arg) for arg in args]))
+    return Call(dtype, op, tuple([arg if isinstance(arg, PrimExpr) else convert(arg) for arg in args]))
 
 
 def _builder(name: str) -> Callable[..., PrimExpr]:

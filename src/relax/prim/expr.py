@@ -586,7 +586,7 @@ class Cast(PrimExpr):
 
 
 def _arguments(values: Iterable[Any]) -> tuple[PrimExpr, ...]:
-    return tuple(value if isinstance(value, PrimExpr) else convert(value) for value in values)
+    return tuple([value if isinstance(value, PrimExpr) else convert(value) for value in values])
 
 
 def _callee(op: str | Op | GlobalVar) -> Op | GlobalVar:
@@ -717,7 +717,7 @@ def dimension(value: Any) -> PrimExpr:
 
 def dimensions(values: Iterable[Any]) -> tuple[PrimExpr, ...]:
     """`dimension` of each."""
-    return tuple(dimension(value) for value in values)
+    return tuple([dimension(value) for value in values])
 
 
 def match_dtypes(a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:

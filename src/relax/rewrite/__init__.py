@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .rewriter import Rewriter, bindings_in
+from .rewriter import Rewriter, bindings_in, blocks_in
 
-__all__ = ["Rewriter", "bindings_in"]
+__all__ = ["Rewriter", "bindings_in", "blocks_in"]

@@ -73,7 +73,7 @@ from ..ir import (
 from ..prim import substitute as substitute_prim
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
-from ..struct_info import FuncStructInfo, TupleStructInfo
+from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 
 _SIMPLE = (Var, DataflowVar, Constant)
@@ -83,23 +83,27 @@ T = TypeVar("T")
 ExprT = TypeVar("ExprT", bound=RelaxExpr)
 
 
-def bindings_in(function: Function) -> Iterator[Binding]:
-    """The bindings of a function in normal form, those in branches and local functions included; in no order."""
+def blocks_in(function: Function) -> Iterator[BindingBlock]:
+    """The blocks of a function in normal form, those in branches and local functions included; in no order."""
     pending: list[RelaxExpr] = [function.body]
     while pending:
         match pending.pop():
             case SeqExpr(blocks):
                 for block in blocks:
-                    for binding in block.bindings:
-                        yield binding
-                        if type(binding.value) in (If, Function):
-                            pending.append(binding.value)
+                    yield block
+                    pending += [b.value for b in block.bindings if type(b.value) in (If, Function)]
             case If(_, true_branch, false_branch):
                 pending += [true_branch, false_branch]
             case Function() as inner:
                 pending.append(inner.body)
             case _:
                 pass
+
+
+def bindings_in(function: Function) -> Iterator[Binding]:
+    """The bindings of a function in normal form, those in branches and local functions included; in no order."""
+    for block in blocks_in(function):
+        yield from block.bindings
 
 
 class Rewriter:
@@ -121,6 +125,16 @@ class Rewriter:
 
     _infos: dict[int, StructInfo] | None = None
     """The rewritten tuple and function infos, by id of the old ones, inside the outermost one being rewritten."""
+
+    _keeps_dims: ClassVar[bool] = True
+    """True if dimensions are what they are while no shape variable is replaced."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._keeps_dims = all(
+            getattr(cls, name) is getattr(Rewriter, name)
+            for name in ("HOOKS", "leaf", "dim", "_shape_in_info")
+        )
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self._given = mod
@@ -437,6 +451,9 @@ class Rewriter:
         Fields of tuples, parameters and results of functions come through here too. An object that occurs in several
         places of an annotation is rewritten once.
         """
+        is_tensor = isinstance(struct_info, TensorStructInfo)
+        if is_tensor and self._keeps_dims and not self.shape_vars and not isinstance(struct_info.shape, Var):
+            return struct_info
         if not isinstance(struct_info, (TupleStructInfo, FuncStructInfo)):
             return map_struct_info(struct_info, self.dim, self._shape_in_info)
         outer = self._infos
@@ -465,4 +482,4 @@ def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
     return items if all(map(is_, items, new)) else new
 
 
-__all__ = ["Rewriter", "mapped"]
+__all__ = ["Rewriter", "bindings_in", "blocks_in", "mapped"]

@@ -106,10 +106,12 @@ class ExecBuilder:
         Equal strings, shapes and numbers are kept once; tensors are kept as often as they are given. Raises
         ValueError for a shape whose dimensions are no sizes.
         """
-        if type(value) is int or (isinstance(value, int) and not isinstance(value, bool)):
-            return Imm(value)
         if isinstance(value, (Reg, Imm, Const, Func)):
             return value
+        if type(value) is int or (isinstance(value, int) and not isinstance(value, bool)):
+            return Imm(value)
+        if type(value) is str and (known := self._constants.get((str, value))) is not None:
+            return Const(known)
         if isinstance(value, tvm_ffi.Shape):
             check_dimensions(value)
         tensor = tensor_of(value)

@@ -28,7 +28,7 @@ from ..analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NORMAL_FORM, SHAP
 from ..analysis.totality import is_surely_size
 from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.relations import is_base_of
-from ..ir import IRModule, Node, Op, RelaxExpr, StructInfo, walk
+from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..op import builtin, is_call_of
 from ..op.intrinsic import DestinationPassing
 from ..op.intrinsics import CallTIRInplace
@@ -36,6 +36,7 @@ from ..op.tir_calls import arrange
 from ..rewrite import Rewriter
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
+from .rebuild import with_info
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 
@@ -84,7 +85,10 @@ class _Lowering(Rewriter):
             for i, (held, info) in enumerate(zip(reused, outputs, strict=True))
         ]
         fresh = [result for held, result in zip(reused, results, strict=True) if held is None]
-        self.builder.emit(Call(callee, self.arguments(normal, inputs, fresh), span=normal.span), "_")
+        made = Call(callee, self.arguments(normal, inputs, fresh), span=normal.span)
+        if isinstance(callee, GlobalVar):  # the kernel fits, as was derived for the destination-passing call
+            with_info(made, TupleStructInfo(()))
+        self.builder.emit(made, "_")
         return results[0] if isinstance(normal.sinfo_args[0], TensorStructInfo) else Tuple(results)
 
     def outputs(self, call: Call) -> list[TensorStructInfo]:
@@ -135,7 +139,10 @@ class _Lowering(Rewriter):
         device = VDeviceOperands(self.builder.vdevices).index(info.vdevice, call.span, self.builder.where)
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
         made = builtin.alloc_tensor(cast(RelaxExpr, info.shape), info.dtype, device, scope)
-        return self.builder.emit(made.replace(span=call.span), name)
+        made = made.replace(span=call.span)
+        if isinstance(info.shape, ShapeExpr) and not self.builder.vdevices:
+            with_info(made, info)
+        return self.builder.emit(made, name)
 
     def check_sizes(self, tir_vars: RelaxExpr) -> None:
         """Make the shape that is passed as integers where that may fail: there is no shape of what are no sizes."""

@@ -35,7 +35,7 @@ from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, PrimValue, Tuple, const
 from ..ir import DataType, IRModule, RelaxExpr
-from ..op import operator_of
+from ..op import is_call_of, operator_of
 from ..op.binary import Multiply, Subtract
 from ..op.linear_algebra import Matmul
 from ..op.nn.convolution import Convolution
@@ -43,6 +43,7 @@ from ..op.nn.padding import Pad
 from ..op.qdq import Dequantize
 from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
 from ..op.unary import Astype
+from ..rewrite import bindings_in
 from ..struct_info import TensorStructInfo
 from .decorators import function_pass
 
@@ -77,6 +78,10 @@ class _Weights:
 
 
 class _Integers(KnownValues):
+    def concerns(self, function: Function) -> bool:
+        """True if something is dequantised."""
+        return any(is_call_of(binding.value, Dequantize) for binding in bindings_in(function))
+
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
         operator = operator_of(call)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -72,22 +73,26 @@ EVALUATE = "relax.FoldConstant.evaluate"
 def FoldConstant(func: Function, mod: IRModule, evaluate: KernelEvaluator | None = None) -> Function:
     """Replace calls on constants by their results; `evaluate` runs compiled kernels. See the module's docstring."""
     evaluate = evaluate or PassContext.current().config.get(EVALUATE)
-    effects = any_call(func, lambda effects: not effects.pure)
-    return _Folder(mod, effects, evaluate).rewrite_function(func)
+    return _Folder(mod, func, evaluate).rewrite_function(func)
 
 
 class _Folder(Rewriter):
     """Computes calls; `known` holds the variables that are constants here."""
 
-    def __init__(self, mod: IRModule, effects: bool, evaluator: KernelEvaluator | None) -> None:
+    def __init__(self, mod: IRModule, func: Function, evaluator: KernelEvaluator | None) -> None:
         super().__init__(mod)
-        self.effects = effects
+        self._func = func
         self.evaluator = evaluator
         self.known: dict[Var, RelaxExpr] = {}
         self.private: frozenset[Var] = frozenset()
         """Variables that are only read, in their dataflow block."""
         self.resolved: dict[Var, RelaxExpr | None] = {}
         """Variables of `known` without the names of others: tuples of tuples are taken apart once."""
+
+    @cached_property
+    def effects(self) -> bool:
+        """True if the function makes an impure call."""
+        return any_call(self._func, lambda effects: not effects.pure)
 
     def concerns(self, function: Function) -> bool:
         """True if some call reads a constant, a shape or nothing at all, or asks for a shape."""

@@ -34,6 +34,7 @@ from ..prim import Analyzer
 from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
+from .rebuild import carry_info
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
 
@@ -79,11 +80,12 @@ class _Legalizer(Rewriter):
         if result is normal:
             self.fail(normal, self.reason(normal))
             return normal
+        result = self.rewrite(result if result.span is not None else _placed(result, normal))
         if key is not None and isinstance(result, Call):
             template = _Template.of(key, normal, result, self.builder.facts)
             if template is not None:
                 self.known[structural_hash(key, map_free_vars=True)] = template
-        return self.rewrite(result if result.span is not None else _placed(result, normal))
+        return result
 
     def apply(self, legalize: Legalize, call: Call) -> RelaxExpr:
         """The result of a rule; calls of operators that the rule emitted are legalized too."""
@@ -163,7 +165,7 @@ def _is_told_by_info(leaf: RelaxExpr) -> bool:
 
 
 class _Template(NamedTuple):
-    """A call_tir that an operator became, with the positions of its arguments among the operator's."""
+    """A call_tir that an operator became, with struct info, and the positions of its arguments among the operator's."""
 
     key: Any
     call: Call
@@ -191,7 +193,10 @@ class _Template(NamedTuple):
         callee, _, *rest = self.call.args
         leaves = _leaves(call)
         args = (callee, Tuple([leaves[i] for i in self.positions]), *rest)
-        made = Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
+        # Of operands with the same struct info, but for the names of variables, the same is derived.
+        made = carry_info(
+            self.call, Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
+        )
         renamed = {old: new for old, new in variables.items() if old is not new}
         return substitute(made, renamed) if renamed else made
 

@@ -33,10 +33,10 @@ def entry_names(mod: IRModule, names: Sequence[str] | None, who: str) -> set[str
     """
     if names is None:
         return {g.name_hint for g, f in mod.functions.items() if "global_symbol" in f.attrs}
-    known = [g.name_hint for g in mod.functions]
+    known = dict.fromkeys(g.name_hint for g in mod.functions)
     missing = [name for name in names if name not in known]
     if missing:
-        raise DiagnosticError(_unknown_entry(name, known, who) for name in missing)
+        raise DiagnosticError(_unknown_entry(name, list(known), who) for name in missing)
     return set(names)
 
 

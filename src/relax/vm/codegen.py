@@ -78,6 +78,8 @@ class _Generator:
         self._next = 0
         self.constants: dict[int, tuple[Constant, Operand]] = {}
         self._written: dict[str, frozenset[int]] = {}
+        self._kernels: dict[str, int] = {}
+        """The kernels that have been declared, with their indices."""
 
     def function(self, name: str, func: Function) -> None:
         """Generate one function."""
@@ -209,8 +211,10 @@ class _Generator:
         return [self._operand(arg, shared=i not in written) for i, arg in enumerate(args)]
 
     def _declare_kernel(self, name: str) -> int:
-        info = InfoMaker().func(prim_func_struct_info(cast(PrimFunc, self.mod[name])))
-        return self.builder.declare_function(name, "kernel", info)
+        if name not in self._kernels:
+            info = InfoMaker().func(prim_func_struct_info(cast(PrimFunc, self.mod[name])))
+            self._kernels[name] = self.builder.declare_function(name, "kernel", info)
+        return self._kernels[name]
 
     # ----------------------------------------------------------------------------------- operands
 

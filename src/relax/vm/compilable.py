@@ -15,7 +15,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..expr import Call, Constant, ExternFunc, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var, VarBinding
+from ..expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    Var,
+    VarBinding,
+)
 from ..info.mapping import fields_in
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, structural_equal, walk
 from ..prim import Cast, IntImm, PrimExpr, substitute
@@ -38,6 +53,20 @@ def compilable_functions(mod: IRModule) -> list[str]:
     ]
 
 
+_LEAVES: Final = (
+    Var,
+    Constant,
+    ShapeExpr,
+    PrimValue,
+    StringImm,
+    DataTypeImm,
+    GlobalVar,
+    ExternFunc,
+    StructInfo,
+)
+"""Nodes of which only they themselves matter."""
+
+
 def _is_first_order(function: Function) -> bool:
     first_order = True
     infos: dict[int, StructInfo] = {}
@@ -45,10 +74,17 @@ def _is_first_order(function: Function) -> bool:
     def visit(node: Node) -> bool:
         nonlocal first_order
         first_order = first_order and _is_node_of_first_order(node, infos)
-        return first_order and not isinstance(node, (StructInfo, PrimExpr))
+        if first_order and isinstance(node, Call) and all(type(arg) in _VALUES for arg in node.args):
+            first_order = all(_is_node_of_first_order(arg, infos) for arg in node.args)
+            return False
+        return first_order and not isinstance(node, _LEAVES)
 
     walk(function, visit)
     return first_order
+
+
+_VALUES: Final = frozenset((Var, DataflowVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm))
+"""Leaves that are values, tuples apart."""
 
 
 def _is_node_of_first_order(node: Node, infos: dict[int, StructInfo]) -> bool:
@@ -62,6 +98,8 @@ def _is_node_of_first_order(node: Node, infos: dict[int, StructInfo]) -> bool:
             return True
         infos[id(info)] = info
         return not any(map(_is_odd, fields_in(info)))
+    if isinstance(node, _LEAVES):
+        return True
     for operand in _operands(node):
         if isinstance(operand, (GlobalVar, ExternFunc, Function)):
             return False

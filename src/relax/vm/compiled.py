@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
+from ..codegen.module import LaterFunctions
 from ..expr import Constant, Function
 from ..ir import IRModule
 from ..runtime import ExecBuilder
@@ -15,29 +16,23 @@ from .host_function import HostFunction
 from .program_table import ProgramTable
 
 
-@dataclass(frozen=True)
-class CompiledProgram:
-    """The functions of a module that are compiled."""
-
-    functions: tuple[str, ...]
-    prim_funcs: dict[str, PrimFunc]
-    """Their compiled forms, by the names of those."""
-
-
 def compile_functions(
     builder: ExecBuilder, mod: IRModule, constants: dict[int, tuple[Constant, Operand]] | None = None
-) -> CompiledProgram:
-    """Compile what can be compiled of a lowered module, and declare it to the executable.
+) -> LaterFunctions:
+    """What can be compiled of a lowered module: the compiled forms, by their names, each made when it is asked for.
 
-    The functions are part of the executable as bytecode as well (`relax.vm.codegen`), whose constants they share.
+    Once all are made, they are declared to the executable. The functions are part of it as bytecode as well
+    (`relax.vm.codegen`), whose constants they share.
     """
     names = compilable_functions(mod)
     compiled = frozenset(names)
     table = ProgramTable(builder, {} if constants is None else constants)
-    prim_funcs: dict[str, PrimFunc] = {}
-    for name in names:
-        function = mod[name]
-        assert isinstance(function, Function)
-        prim_funcs[f"{COMPILED_PREFIX}{name}"] = HostFunction(mod, table, compiled).compile(name, function)
-    builder.set_compiled(names, table.cells)
-    return CompiledProgram(tuple(names), prim_funcs)
+
+    def made() -> Iterator[tuple[str, PrimFunc]]:
+        for name in names:
+            function = mod[name]
+            assert isinstance(function, Function)
+            yield f"{COMPILED_PREFIX}{name}", HostFunction(mod, table, compiled).compile(name, function)
+        builder.set_compiled(names, table.cells)
+
+    return LaterFunctions([f"{COMPILED_PREFIX}{name}" for name in names], made())

@@ -21,6 +21,7 @@ from ..codegen import (
     recall,
     resolve,
 )
+from ..codegen.module import NONE_LATER, LaterFunctions
 from ..codegen.object import expect_kernels, machine_of
 from ..codegen.parallel import Compilers
 from ..expr import Function
@@ -159,10 +160,12 @@ def _built(
                 machine = _ToMachine(where, compilers)
                 lowered = machine(module)
             kernels = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
-            builder = _program(machine.scheduled, kernels, exec_mode == "compiled", infos)
+            builder, functions = _program(machine.scheduled, exec_mode == "compiled", infos)
             native = (
-                compile_module(kernels, where, remembered=machine.recall, compilers=compilers)
-                if kernels
+                compile_module(
+                    kernels, where, remembered=machine.recall, compilers=compilers, later=functions
+                )
+                if kernels or functions.names
                 else b""
             )
             features = [word[1:] for word in where.features.split(",") if word.startswith("+")]
@@ -232,9 +235,9 @@ class _ToMachine(Sequential):
 
 
 def _program(
-    mod: IRModule, kernels: dict[str, PrimFunc], compiled: bool, infos: Mapping[str, KernelInfo]
-) -> ExecBuilder:
-    """The functions of a module whose kernels are not lowered yet; those that are compiled are added to `kernels`."""
+    mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]
+) -> tuple[ExecBuilder, LaterFunctions]:
+    """The functions of a module whose kernels are not lowered yet, and the compiled forms of those that have one."""
     builder = ExecBuilder()
     origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
     for global_var, func in mod.functions.items():
@@ -243,6 +246,4 @@ def _program(
         if isinstance(func, PrimFunc) and info is not None:
             builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(func)))))
     constants = generate(builder, mod)
-    if compiled:
-        kernels |= compile_functions(builder, mod, constants).prim_funcs
-    return builder
+    return builder, compile_functions(builder, mod, constants) if compiled else NONE_LATER

@@ -11,6 +11,7 @@ is among the integers, and what the prover says of the one holds for the other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from ..analysis.totality import is_surely_size
 from ..ir import Node, walk
@@ -29,7 +30,10 @@ class Slots:
         self._origins: dict[Var, int] = {}
         """The slots which the variables of shape functions are read from."""
         self._meanings: dict[int, PrimExpr] = {}
-        self._analyzer = Analyzer()
+
+    @cached_property
+    def _analyzer(self) -> Analyzer:
+        return Analyzer()
 
     # ------------------------------------------------------------------------------------- facts
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import cast
 
 from ..expr import Call, ExternFunc, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
-from ..ir import Node, RelaxExpr, walk
+from ..ir import RelaxExpr, walk
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 
 Bound = VarBinding | MatchCast
@@ -53,20 +52,24 @@ def _calls(expr: RelaxExpr, name: str) -> bool:
     return isinstance(expr, Call) and isinstance(expr.op, ExternFunc) and expr.op.global_symbol == name
 
 
+def _variables_in(expr: RelaxExpr) -> list[Var]:
+    """The variables that a value or a leaf reads."""
+    if isinstance(expr, Call) and not any(isinstance(arg, Tuple) for arg in expr.args):
+        return [arg for arg in (expr.op, *expr.args) if isinstance(arg, Var)]
+    found: list[Var] = []
+    walk(expr, lambda node: found.append(node) if isinstance(node, Var) else None)
+    return found
+
+
 def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
     """The variables of a sequence that nobody reads any more: after each binding, and after the result."""
     last = dict.fromkeys(params, 0)
     last |= {binding.var: i for i, binding in enumerate(bindings)}
 
-    def visit(index: int, node: Node) -> None:
-        if isinstance(node, Var) and node in last:
-            last[node] = index
-
     for i, part in enumerate((*(binding.value for binding in bindings), result)):
-        if isinstance(part, Var):
-            visit(i, part)
-        else:
-            walk(part, partial(visit, i))
+        for var in _variables_in(part):
+            if var in last:
+                last[var] = i
     ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]
     for var, index in last.items():
         ends[index].append(var)

@@ -137,6 +137,8 @@ class HostFunction:
         self._out: list[Stmt] = []
         self._location = ""
         self._written: dict[str, frozenset[int]] = {}
+        self._cells: dict[tuple[PrimVar, int], PrimExpr] = {}
+        """The cells, by list and position: most occur several times."""
 
     def compile(self, name: str, func: Function) -> PrimFunc:
         """The compiled form of a lowered function."""
@@ -341,7 +343,7 @@ class HostFunction:
     def packed(self, name: str, args: Sequence[HostValue], to: int) -> None:
         """Call a function in packed form; its result goes to a register (-1: to nobody)."""
         passed = [self.argument(arg) for arg in args]
-        function = cell_call("anylist_getitem", self.c, self.table.function(name))
+        function = self._cell(self.c, self.table.function(name))
         self.emit(cell_call("anylist_setitem_call_packed", self.r, to, function, TextImm(name), *passed))
 
     def call_packed(self, name: str, args: Sequence[HostValue], imported: bool = False) -> HostValue:
@@ -349,7 +351,7 @@ class HostFunction:
         to = self.registers.take()
         self.packed(name, args, to)
         if imported:
-            function = cell_call("anylist_getitem", self.c, IMPORT_RESULT)
+            function = self._cell(self.c, IMPORT_RESULT)
             text = TextImm("import_result")
             call = cell_call("anylist_setitem_call_packed", self.r, to, function, text, self.at(to))
             self.otherwise(cell_call("cell_plain", self.at(to)), lambda: self.emit(call))
@@ -382,9 +384,9 @@ class HostFunction:
     def device(self, call: Call, position: int) -> PrimExpr:
         """The cell of the device that an allocation is given, or of the machine's first one."""
         if position >= len(call.args):
-            return cell_call("anylist_getitem", self.c, FIRST_DEVICE)
+            return self._cell(self.c, FIRST_DEVICE)
         number = cast(IntImm, cast(PrimValue, call.args[position]).value).value
-        return cell_call("anylist_getitem", self.c, self.table.device(number))
+        return self._cell(self.c, self.table.device(number))
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -394,7 +396,7 @@ class HostFunction:
 
     def make(self, intrinsic: str, to: int, name: str, *args: PrimExpr) -> Register:
         """Make a value into a register by an intrinsic, or by the builtin of that name where it declines."""
-        builtin = cell_call("anylist_getitem", self.c, self.table.function(name))
+        builtin = self._cell(self.c, self.table.function(name))
         self.emit(cell_call(intrinsic, self.at(to), builtin, *args))
         return Register(to)
 
@@ -484,7 +486,13 @@ class HostFunction:
 
     def at(self, register: int) -> PrimExpr:
         """A register as a cell."""
-        return cell_call("anylist_getitem", self.r, register)
+        return self._cell(self.r, register)
+
+    def _cell(self, cells: PrimVar, index: int) -> PrimExpr:
+        known = self._cells.get((cells, index))
+        if known is None:
+            known = self._cells[cells, index] = cell_call("anylist_getitem", cells, index)
+        return known
 
     def set(self, register: int, value: HostValue) -> None:
         """Have a register hold a value."""
@@ -495,7 +503,7 @@ class HostFunction:
         if isinstance(value, Register):
             return self.at(value.index)
         if isinstance(value, TableCell):
-            return cell_call("anylist_getitem", self.c, value.index)
+            return self._cell(self.c, value.index)
         to = self.registers.take()
         if isinstance(value, Number):
             self.set(to, value)

@@ -78,7 +78,7 @@ def _apart(
 def in_memory_order(stage: Stage) -> tuple[Axis, ...]:
     """The axes of a stage in the order of the dimensions that it stores to."""
     (store,) = stage.stores
-    order = {index: place for place, index in enumerate(store.indices) if isinstance(index, Var)}
+    order = {var: place for place, index in enumerate(store.indices) for var in free_vars(index)}
     return tuple(sorted(stage.axes, key=lambda axis: order.get(axis.var, -1)))
 
 

@@ -25,6 +25,7 @@ from ..split_axes import with_split_axes
 from ..stages import Group, group_of
 from .elementwise import elementwise
 from .interleaved import interleaved
+from .pieces import in_pieces
 from .repeated import repeated
 from .rows import rows_of
 from .transposed import transposed
@@ -106,6 +107,9 @@ def _is_ordinary(buffer: Buffer) -> bool:
 
 
 def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
+    pieces = in_pieces(group)
+    if pieces is not None:
+        return seq_of(pieces)
     if _is_small(group):
         return None
     if any(stage.is_reduction for stage in group.stages):

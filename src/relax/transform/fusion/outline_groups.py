@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from ...expr import BindingBlock, Call, DataflowBlock, Function, Var, VarBinding
+from ...expr import BindingBlock, DataflowBlock, Function, Var, VarBinding
 from ...ir import IRModule
 from ...op import is_call_of
 from ...op.intrinsics import CallTIR
-from ...rewrite import Rewriter, bindings_in
+from ...rewrite import Rewriter, blocks_in
 from .kernel_calls import KernelCalls
 from .outline import outlined
 
@@ -44,7 +44,8 @@ class GroupOutliner(Rewriter):
 
     def concerns(self, function: Function) -> bool:
         return not function.attrs.get(PRIMITIVE) and any(
-            isinstance(b.value, Call) and is_call_of(b.value, CallTIR) for b in bindings_in(function)
+            isinstance(block, DataflowBlock) and any(is_call_of(b.value, CallTIR) for b in block.bindings)
+            for block in blocks_in(function)
         )
 
     def block(self, block: BindingBlock) -> BindingBlock:

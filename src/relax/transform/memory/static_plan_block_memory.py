@@ -41,7 +41,7 @@ import numpy as np
 from ...analysis.properties import NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ...analysis.purity import detect_recursion
 from ...expr import Call, Function, PrimValue, ShapeExpr, Var, VarBinding
-from ...ir import BaseFunc, GlobalVar, IRModule
+from ...ir import IRModule
 from ...op import memory
 from ...prim import PrimExpr
 from ...rewrite import Rewriter, bindings_in
@@ -54,16 +54,20 @@ from .sizes import GROUND, Height, SizeTable, padded, raised
 @module_pass(needs={NORMAL_FORM, NO_DATAFLOW, STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED})
 def StaticPlanBlockMemory(mod: IRModule) -> IRModule:
     """Cut tensors from storages whose layout is planned; see the module's docstring."""
+    planned = {g: f for g, f in mod.functions.items() if isinstance(f, Function) and _has_several_tensors(f)}
+    if not planned:
+        return mod
     recursive = {g.name_hint for group in detect_recursion(mod) for g in group}
-    functions: dict[GlobalVar, BaseFunc] = {}
-    for global_var, func in mod.functions.items():
-        functions[global_var] = _planned(func, mod, recursive) if isinstance(func, Function) else func
-    return mod.with_functions(functions)
+    changed = {g: _planned(func, mod, recursive) for g, func in planned.items()}
+    return mod.with_functions({**mod.functions, **changed})
+
+
+def _has_several_tensors(func: Function) -> bool:
+    """True if a function allocates more than one tensor."""
+    return sum(is_allocation(binding.value) for binding in bindings_in(func)) > 1
 
 
 def _planned(func: Function, mod: IRModule, recursive: Set[str]) -> Function:
-    if not any(is_allocation(binding.value) for binding in bindings_in(func)):
-        return func
     table = SizeTable()
     arenas = [arena for arena in arenas_of(func, mod, recursive, table) if len(arena.blocks) > 1]
     return _Planning(mod, [plan(arena, table) for arena in arenas]).rewrite_function(func)
