@@ -97,8 +97,8 @@ def _exp_reduced(r: Val) -> Val:
 def _exp_by_sixteenths(x: Val) -> Val:
     """e^x = 2^n · e^(x - n ln 2), n a multiple of 1/16: 2^n is one of 16 numbers times a power of 2.
 
-    To add 1.5 · 2^19 rounds to 1/16, and leaves the sixteenths in the last bits. Less is left of x than of a whole n, so
-    that a shorter polynomial is enough.
+    Adding 1.5 · 2^19 rounds to 1/16, and leaves the sixteenths in the last bits. As |x - n ln 2| ≤ ln 2 / 32, a
+    polynomial of degree 3 is enough.
     """
     large = 1.5 * 2**19
     shifted = x.fma(1 / math.log(2), large)
