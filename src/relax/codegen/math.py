@@ -17,10 +17,12 @@ from fractions import Fraction
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 from .builder import float_text
 from .erf import erf_by_pieces
 from .formula import Val, look_up, polynomial
-from .pieces import erfcx_by_pieces, tanh_by_pieces
+from .pieces import erfcx_by_pieces, looked_up, tanh_by_pieces
 
 _LN2_HIGH: Final = 0.693359375  # 9 bits: its products with whole numbers below 2^15 are exact
 _LN2_LOW: Final = -2.12194440e-4
@@ -29,6 +31,10 @@ _LOG10_2_LOW: Final = 4.6050389811952e-06
 
 _EXP: Final = (0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432,
                0.0013820745516568422)  # fmt: skip
+_EXP_SIXTEENTH: Final = (0.5000162124633789, 0.16666719317436218)
+"""(e^r - 1 - r) / r² for |r| ≤ ln 2 / 32."""
+_SIXTEENTHS: Final = tuple(float(np.float32(2 ** (i / 16))) for i in range(16))
+"""The powers of 2 between 1 and 2."""
 _EXP2: Final = (0.6931471824645996, 0.24022647738456726, 0.05550359934568405, 0.009618505835533142,
                 0.0013390806270763278, 0.0001532646274426952)  # fmt: skip
 _LOG: Final = (0.3333331346511841, -0.25000008940696716, 0.2000207155942917, -0.16667988896369934,
@@ -88,6 +94,20 @@ def _exp_reduced(r: Val) -> Val:
     return polynomial(r, _EXP).fma(r, 1.0).fma(r, 1.0)
 
 
+def _exp_by_sixteenths(x: Val) -> Val:
+    """e^x = 2^n · e^(x - n ln 2), n a multiple of 1/16: 2^n is one of 16 numbers times a power of 2.
+
+    Adding 1.5 · 2^19 rounds to 1/16, and leaves the sixteenths in the last bits. As |x - n ln 2| ≤ ln 2 / 32, a
+    polynomial of degree 3 is enough.
+    """
+    large = 1.5 * 2**19
+    shifted = x.fma(1 / math.log(2), large)
+    n = shifted - large
+    r = n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, x))
+    power = looked_up("sixteenths", _SIXTEENTHS, shifted.bitcast("i32"))
+    return _scaled(power.fma(polynomial(r, _EXP_SIXTEENTH).fma(r, 1.0) * r, power), n)
+
+
 def _keep_nan(x: Val, result: Val) -> Val:
     return x.is_nan().choose(x, result)
 
@@ -103,9 +123,7 @@ def exp(x: Val) -> Val:
     low, high = -104.0, 89.0
     if _has_scale(x):
         x = x.lt(low).choose(low, x)
-        x = x.gt(high).choose(high, x)  # NaN is neither, and goes through all
-        n, r = _reduced(x)
-        return _scaled(_exp_reduced(r), n)
+        return _exp_by_sixteenths(x.gt(high).choose(high, x))  # NaN is neither, and goes through all
     n, r = _reduced(_clamped(x, low, high))
     return _keep_nan(x, scale_by_power(_exp_reduced(r), n))
 

@@ -69,7 +69,10 @@ _ERFCX: Final = (
 
 
 def looked_up(name: str, values: Sequence[float], piece: Val) -> Val:
-    """The coefficients of some pieces (numbers from 0 to 15), of the 16 in `values`."""
+    """The coefficients of some pieces, of the 16 in `values`.
+
+    Pieces are numbers from 0 to 15; of those in vectors of 16 lanes, only the last four bits count.
+    """
     module = piece.b.module
     texts = [float_text(value, "float") for value in values]
     if piece.lanes != LANES:

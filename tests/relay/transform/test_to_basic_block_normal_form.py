@@ -43,6 +43,16 @@ def test_a_let_that_blocks_use():
     )
 
 
+def test_the_result_of_a_block_is_no_operand_of_its_effects():
+    """The lets of %2 become those of the function, whose result they do not have to bind."""
+    check(
+        ToBasicBlockNormalForm(),
+        "fn(%x: int32) { %1 = %x + 1; %2 = { let %r = ref(%1); ref_read(%r) }; let %y = (%2, 1).1; %1 }",
+        "fn(%x: int32) { %1 = %x + 1; let %r = ref(%1); let %a = ref_read(%r); let %y = (%a, 1).1; %1 }",
+        4,
+    )
+
+
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_every_expression_is_well_formed_and_settles(name):
     normal = to_basic_block_normal_form(relay.parse_expr(EXPRESSIONS[name]))

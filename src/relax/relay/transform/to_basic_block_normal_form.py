@@ -23,11 +23,24 @@ def to_basic_block_normal_form(expr: Expr, effects: Effects | None = None) -> Ex
     placement = place(expr)
     bound = used_in_other_blocks(placement)
     bound |= (effects or Effects()).of(expr, placement).keys()
+    operands = _operands(placement)
     for node in list(bound):
+        if isinstance(node, Let) and node not in operands:
+            continue  # its result is that of the block around it
         while isinstance(node, Let):  # what is bound is its result
             node = node.body
         bound.add(node)
     return linearized(expr, bound.__contains__) if bound else expr
+
+
+def _operands(placement: Placement) -> set[Expr]:
+    """The nodes that others use otherwise than as the result of a scope they open."""
+    return {
+        part
+        for node in placement.order
+        for part, scope in placement.positions(node)
+        if scope.owner is not node
+    }
 
 
 def used_in_other_blocks(placement: Placement) -> set[Expr]:

@@ -29,7 +29,21 @@ from functools import reduce
 from typing import Final
 
 from ...ir import structural_equal
-from ...prim import Add, And, Cast, FloatImm, IntImm, Max, Min, PrimExpr, Select, Var, const, simplify
+from ...prim import (
+    Add,
+    And,
+    Cast,
+    FloatImm,
+    IntImm,
+    Max,
+    Min,
+    PrimExpr,
+    Select,
+    Var,
+    const,
+    is_const,
+    simplify,
+)
 from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -65,6 +79,8 @@ LONGEST_SHUFFLE: Final = 4
 """The stride up to which elements are shuffled out of vectors of neighbours."""
 MOST_TAPS: Final = 16
 """The elements of a line in a window at most: they are written out."""
+MOST_WRITTEN_OUT: Final = 4
+"""The lines of a window at most that are written out."""
 MOST_REACH: Final = 512
 """The distance of the first and the last of them at most."""
 SHORT: Final = 3
@@ -293,14 +309,37 @@ class _Writer:
         """A strip of a line of the result."""
         vectors, lanes = simplify(count * self.last.stride + self.behind), self.lanes
         start = simplify(first * (lanes * self.last.stride) - self.last.before)
-        combined = loop("v", vectors, lambda v: let("x", start + v * lanes, lambda x: self._combined(
-            place, x, lambda value: vector_store(line, (v * lanes,), value))))  # fmt: skip
-        return block([combined, loop("v", count, lambda v: self._results(line, place, first, v))])
 
-    def _combined(self, place: Sequence[PrimExpr], x: Var, stored: Callable[[PrimExpr], Stmt]) -> Stmt:
+        def combined(may_be_beside: bool) -> Stmt:
+            return loop("v", vectors, lambda v: let("x", start + v * lanes, lambda x: self._combined(
+                place, x, may_be_beside, lambda value: vector_store(line, (v * lanes,), value))))  # fmt: skip
+
+        inside = self._is_inside(place[len(self.pool.batch) :])
+        lines = combined(False) if inside is None else IfThenElse(inside, combined(False), combined(True))
+        return block([lines, loop("v", count, lambda v: self._results(line, place, first, v))])
+
+    def _is_inside(self, ys: Sequence[PrimExpr]) -> PrimExpr | None:
+        """True if all lines of a window are lines of the data; None if those of all windows are."""
+        result: PrimExpr | None = None
+        for y, axis in zip(ys, self.outer, strict=True):
+            reach = (axis.taps - 1) * axis.dilation - axis.before
+            last = (axis.size - 1) * axis.stride + reach
+            if is_const(axis.before, 0) and is_const(simplify(last < axis.extent), 1):
+                continue
+            inside = And(y * axis.stride >= axis.before, simplify(y * axis.stride + reach) < axis.extent)
+            result = inside if result is None else And(result, inside)
+        return result
+
+    def _combined(
+        self,
+        place: Sequence[PrimExpr],
+        x: Var,
+        may_be_beside: bool,
+        stored: Callable[[PrimExpr], Stmt],
+    ) -> Stmt:
         """A statement for the combination of a vector of each line that windows meet.
 
-        What is beside the data changes no combination.
+        What is beside the data changes no combination; lines are there only if they `may_be_beside`.
         """
         batch, ys = place[: len(self.pool.batch)], place[len(self.pool.batch) :]
         lanes, at = self.lanes, ramp(x, self.lanes)
@@ -313,9 +352,15 @@ class _Writer:
                 value = value if inside is None else Select(inside, value, self.identity)
                 return vector_store(acc, (0,), self.pool.combined(vector_load(acc, (0,), lanes), value))
             axis, y = self.outer[d], ys[d]
+
+            def of_row(row: Var) -> Stmt:
+                one = of_taps(acc, [*rows, row], inside)
+                return IfThenElse(And(row >= 0, row < axis.extent), one) if may_be_beside else one
+
+            written_out = not may_be_beside and axis.taps <= MOST_WRITTEN_OUT
             return loop(f"k{d}", axis.taps, lambda k: let(
-                "row", simplify(y * axis.stride + k * axis.dilation - axis.before), lambda row: IfThenElse(
-                    And(row >= 0, row < axis.extent), of_taps(acc, [*rows, row], inside))))  # fmt: skip
+                "row", simplify(y * axis.stride + k * axis.dilation - axis.before), of_row,
+            ), ForKind.UNROLLED if written_out else ForKind.SERIAL)  # fmt: skip
 
         def of_lines(acc: Buffer) -> Stmt:
             is_whole = And(x >= 0, x + lanes <= self.last.extent)

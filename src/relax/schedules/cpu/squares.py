@@ -40,7 +40,7 @@ class Values:
 
 
 def transposed_square(
-    size: int, dtype: str, load: Callable[[Var], PrimExpr], store: Callable[[Var, PrimExpr], Stmt]
+    size: int, dtype: str, load: Callable[[PrimExpr], PrimExpr], store: Callable[[PrimExpr, PrimExpr], Stmt]
 ) -> Stmt:
     """The rows of a square, a power of two of them, and a statement for each of its columns.
 
