@@ -87,4 +87,24 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "bfloat16")):
     (kernel,) = kernel_texts({"f": tir.lower(func)}, target)
     machine = machine_of(target)
     without = machine._replace(features=f"{machine.features},-avx512dq")
-    assert "vcvtneps2bf16" in worker.emit_assembly(kernel.text, without)
+    assembly = worker.emit_assembly(kernel.text, without)
+    assert "vcvtneps2bf16" in assembly
+    assert "vfpclassps" not in assembly
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_an_instruction_for_classes_of_floats(lanes):
+    """LLVM's own code for NaN and subnormal numbers compares integers; other classes stay in its hands."""
+    vector, mask = f"<{lanes} x float>", f"<{lanes} x i1>"
+    text = f"""target triple = "x86_64-unknown-linux-gnu"
+declare {mask} @llvm.is.fpclass.v{lanes}f32({vector}, i32 immarg)
+define i{lanes} @f({vector} %x) {{
+  %m = call {mask} @llvm.is.fpclass.v{lanes}f32({vector} %x, i32 147)
+  %n = call {mask} @llvm.is.fpclass.v{lanes}f32({vector} %x, i32 96)
+  %b = or {mask} %m, %n
+  %r = bitcast {mask} %b to i{lanes}
+  ret i{lanes} %r
+}}
+"""
+    assert re.search(r"vfpclassps\s+\$161", worker.emit_assembly(text, AVX512))
+    assert "vfpclassps" not in worker.emit_assembly(text, AVX2)

@@ -1,4 +1,4 @@
-"""WordPixels: 1×1 convolutions of bfloat16 by dot products of words, in tiles along pixels or along channels."""
+"""WordPixels: 1×1 convolutions of bfloat16 and bytes by dot products of words, in tiles along pixels or channels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from relax.schedules import schedule
 from relax.schedules.cpu import WordPixels
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
+from relax.schedules.cpu.word_pixels import KINDS
 from relax.schedules.cpu.words import words_for
 
 X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
@@ -60,7 +61,7 @@ def numbers(*shape):
     return np.random.default_rng(sum(shape)).integers(-3, 4, shape).astype(BFLOAT)
 
 
-def kernels(func):
+def kernels(func, dtypes=("bfloat16", "bfloat16", "float32")):
     """What runs the rule's result: the interpreter for a machine with the instruction, and this machine if it has it.
 
     Each takes the data, the weights as they are, and the result.
@@ -68,7 +69,8 @@ def kernels(func):
     runs = []
     for name in (DOTS, "llvm"):
         target = resolve(name)
-        if words_for(target, *map(DataType, ("bfloat16", "bfloat16", "float32"))):
+        words = words_for(target, *map(DataType, dtypes))
+        if words is not None and words.kind in KINDS:
             packed = WordPixels().pack(func, target, [1])
             assert packed is not None
             tir.verify_well_formed(packed.func)
@@ -77,8 +79,8 @@ def kernels(func):
     return runs
 
 
-def same(func, x, w, expected):
-    for packed, compiled in kernels(func):
+def same(func, x, w, expected, *dtypes):
+    for packed, compiled in kernels(func, *dtypes):
         words, result = (
             np.ascontiguousarray(packed.packings[1](w)),
             np.full(expected.shape, 77, expected.dtype),
@@ -112,6 +114,41 @@ def test_unknown_sizes(form, stride):
             np.testing.assert_array_equal(result, expected)
 
 
+BYTES = ("uint8", "int8", "int32")
+
+
+def bytes_convolution(ci, co, size, stride=1, n=1, data="uint8"):
+    x = te.placeholder((n, ci, *size), data, "X")
+    w = te.placeholder((co, ci, *(1 for _ in size)), "int8", "W")
+    return te.create_prim_func([x, w, topi.nn.conv(x, w, stride, out_dtype="int32")])
+
+
+def sums_of_bytes(x, w, stride=1):
+    pixels = x[:, :, ::stride, ::stride].astype("int32")
+    return np.einsum("oc,nchw->nohw", w[:, :, 0, 0].astype("int32"), pixels)
+
+
+@pytest.mark.parametrize("inputs", [1, 3, 4, 9, 170])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_bytes(form, inputs, stride):
+    """The data have no sign, the weights have one: they are not exchanged, whichever are the rows of tiles."""
+    generator = np.random.default_rng(inputs)
+    x = generator.integers(0, 256, (2, inputs, 7, 13)).astype("uint8")
+    w = generator.integers(-128, 128, (29, inputs, 1, 1)).astype("int8")
+    x[0], w[0] = 255, -128
+    same(bytes_convolution(inputs, 29, (7, 13), stride, 2), x, w, sums_of_bytes(x, w, stride), BYTES)
+
+
+def test_bytes_of_images_of_unknown_size(form):
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    generator = np.random.default_rng(0)
+    weights = generator.integers(-128, 128, (35, 6, 1, 1)).astype("int8")
+    func = bytes_convolution(6, 35, (h, w), n=n)
+    for batch, size in SIZES:
+        x = generator.integers(0, 256, (batch, 6, *size)).astype("uint8")
+        same(func, x, weights, sums_of_bytes(x, weights), BYTES)
+
+
 def test_results_of_bfloat16(form):
     """What stands behind a convolution is computed in float32 and rounded once, as it is stored."""
 
@@ -142,6 +179,8 @@ def test_others_are_left_alone():
     assert WordPixels().pack(bfloat, resolve(DOTS), []) is None
     for target in (TILES, "llvm -mcpu=skylake-avx512"):
         assert WordPixels().pack(bfloat, resolve(target), [1]) is None
+    flipped = bytes_convolution(16, 16, (9, 9), data="int8")
+    assert WordPixels().pack(flipped, resolve(DOTS), [1]) is None
     for dtype in ("float16", "float32"):
         func = convolution(16, 16, (9, 9), dtype=dtype)
         assert WordPixels().pack(func, resolve(DOTS), [1]) is None

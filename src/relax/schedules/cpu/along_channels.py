@@ -28,6 +28,8 @@ QUARTERS: Final = 4
 class AlongChannels(Writer):
     """Writes loops whose vectors are output channels; rows of tiles are pixels."""
 
+    rows_are_weights = False
+
     def sizes(self) -> tuple[PrimExpr, PrimExpr]:
         return self.pixels.count, int64(-(-self.pixels.channels // self.lanes))
 

@@ -29,6 +29,8 @@ LEAST_BLOCKS: Final = 2
 class AlongPixels(Writer):
     """Writes loops whose vectors are pixels; rows of tiles are output channels."""
 
+    rows_are_weights = True
+
     def sizes(self) -> tuple[PrimExpr, PrimExpr]:
         return int64(self.pixels.channels), simplify(ceildiv(self.pixels.count, self.lanes))
 

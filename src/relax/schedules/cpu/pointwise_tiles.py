@@ -117,6 +117,9 @@ def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
 class Writer:
     """The parts that both forms have in common."""
 
+    rows_are_weights: bool
+    """True if the rows of tiles are weights and their vectors are pixels; else it is the other way round."""
+
     def __init__(self, pixels: Pixels, target: Target, words: Words | None = None) -> None:
         self.pixels = pixels
         self.words = words
@@ -345,9 +348,12 @@ class Writer:
 
         return alloc("acc", (self.height, width), self.dtype, "local", tile)
 
-    def added(self, total: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
-        """Sums plus products."""
-        return Add(total, Mul(left, right)) if self.words is None else self.words.add(total, left, right)
+    def added(self, total: PrimExpr, row: PrimExpr, vector: PrimExpr) -> PrimExpr:
+        """Sums plus products of the element of a row and a vector, of which one is of weights, and one of pixels."""
+        if self.words is None:
+            return Add(total, Mul(row, vector))
+        pixels, weights = (vector, row) if self.rows_are_weights else (row, vector)
+        return self.words.add(total, pixels, weights)
 
     def stored(
         self, result: Results, r: PrimExpr, at: PrimExpr, v: PrimExpr, width: PrimExpr, sums: Buffer

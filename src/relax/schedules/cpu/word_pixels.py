@@ -1,21 +1,22 @@
-"""The rule for convolutions of single elements (1 × 1) of bfloat16, with weights that are known.
+"""The rule for convolutions of single elements (1 × 1) of bfloat16 or bytes, with weights that are known.
 
     for n, co, h, w, ci in T.grid(…):                   acc[p, :] = T.dot_bf16(acc[p, :], W2[io, k, p], P2[k, :])
         with T.block("conv"):
             C[n, co, h, w] += W[co, ci, 0, 0] * …       P2[k, :] = words of X[n, 2 * k, :] and X[n, 2 * k + 1, :]
 
-The loops are those of `pointwise`: words of two input channels stand where input channels stand there, and sums are
-float32. Pixels become words as a chunk of them is copied, weights while a program is built.
+The loops are those of `pointwise`: words of two input channels stand where input channels stand there, of four where
+they are bytes; sums are float32, or int32. Pixels become words as a chunk of them is copied, weights while a program is
+built.
 
-Refused: machines without dot products of bfloat16, or with tiles, which `dot_convolutions` uses; weights that are not
-known, and what `pointwise` refuses.
+Refused, and left to `dot_convolutions`: machines without dot products of these numbers, bytes whose first bits would be
+flipped, bfloat16 where the machine has tiles; weights that are not known, and what `pointwise` refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -30,11 +31,14 @@ from .pointwise import pixels_of, writer_for
 from .windows import Kernel, Windows, rewritten_kernels
 from .words import Words, bits_view, words_for
 
+KINDS: Final = ("bf16", "u8s8", "s8s8")
+"""The kinds of words for which processors have an instruction."""
+
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class WordPixels(ScheduleRule):
-    """The rule for convolutions of single elements of bfloat16."""
+    """The rule for convolutions of single elements of bfloat16 or bytes."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
@@ -67,9 +71,10 @@ class WordPixels(ScheduleRule):
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
-    if windows.data.dtype != "bfloat16" or target.machine.vector_bits < 128:
+    if target.machine.vector_bits < 128:
         return None
-    return words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
+    words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
+    return words if words is not None and words.kind in KINDS and not words.correction else None
 
 
 @dataclass(frozen=True)
