@@ -15,8 +15,8 @@
 
 Between the convolutions, channels are next to each other, and vectors are channels: numbers of channels fill vectors,
 whatever the width of images is. The ring has as many lines of the expanded data as a window. Columns of zeros beside
-the lines, and lines of zeros above and below, stand for the padding. A band has as many lines of `D` as a quarter of the
-second-level cache holds. Where there are too few groups for all cores, images are cut into chunks of lines, each with
+the lines, and lines of zeros above and below, stand for the padding. A quarter of the second-level cache holds the
+lines of `D` of a band. Where there are too few groups for all cores, images are cut into chunks of lines, each with
 bands and rings of its own; at the seams, lines are expanded twice.
 
 All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the

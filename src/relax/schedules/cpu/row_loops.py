@@ -58,7 +58,7 @@ class TapVectors:
 
     def __call__(self, array: Array) -> Array:
         result = np.zeros(self.shape, array.dtype)
-        result[:, : self.channels] = np.reshape(array, (self.channels, self.taps)).T
+        result[:, : self.channels] = np.transpose(np.reshape(array, (self.channels, self.taps)))
         return result
 
 

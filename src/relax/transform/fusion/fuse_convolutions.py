@@ -11,8 +11,8 @@ After    with R.dataflow():
 
 The first and the last are convolutions of single elements (1 × 1), the one between them is depthwise; they are
 recognised by what they compute. Each may have computations of its elements before and behind it, as FuseTIR has put
-them into its kernel. The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so that lines of the
-middle stay in cache.
+them into its kernel. The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so
+that lines of the middle stay in cache.
 
 Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers
 that are not float32, kernels on two sides of a call that may write to a tensor or on different virtual devices, and
