@@ -54,7 +54,11 @@ def block(stride=1, residual=True, gives=(), dtype="float32", known=True, dilati
             second = conv(first, 18, 1, 3, 3, strides=stride, padding=dilation, groups=18, dilation=dilation)
             second = normalized(bb, second, generator) if dtype == "float32" else second
             third = conv(second, 3, 18, 1, 1)
-            values = {"first": first, "second": second, "result": bb.emit(R.add(third, x)) if residual else third}
+            values = {
+                "first": first,
+                "second": second,
+                "result": bb.emit(R.add(third, x)) if residual else third,
+            }
             results = [bb.emit_output(values[name]) for name in (*gives, "result")]
         bb.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
     return bb.get()

@@ -9,8 +9,8 @@
 
 An allocation does not move into a serial loop: what a buffer holds may be meant to last from one iteration to the
 next. It does move into a parallel loop that holds all uses, if its scope is local or no subscript and no view's place
-depends on the loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped. One whose size is read
-from memory stays where it is: the same place may hold another number later.
+depends on the loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped. One whose
+size is read from memory stays where it is: the same place may hold another number later.
 """
 
 from __future__ import annotations
