@@ -93,11 +93,8 @@ class RowLoops:
     def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
         self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
         self.down, self.along = chain.axes
-        self.inputs, self.middle, self.outputs = (
-            chain.expand.inputs,
-            chain.expand.channels,
-            chain.project.channels,
-        )
+        self.inputs, self.middle = chain.expand.inputs, chain.expand.channels
+        self.outputs = chain.project.channels
         self.vectors = -(-self.middle // lanes)
         """The vectors of channels between the convolutions."""
         self.pitch = (self.vectors | 1) * lanes
@@ -113,20 +110,16 @@ class RowLoops:
         self.height, self.width = (
             name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
         )
-        self.data_height, self.data_width = (
-            name(n, axis.extent)
-            for n, axis in zip(("rows", "columns"), chain.expand.windows.axes, strict=True)
-        )
+        self.data_width = name("columns", chain.expand.windows.axes[1].extent)
         self.extents = tuple(simplify(axis.extent) for axis in chain.expand.windows.axes)
         self.pixels = self._pixels(target.machine.vector_registers)
         """The pixels of a tile."""
-        before, after = self.along.before, self.along.taps - 1
         self.tiles = name("tiles", ceildiv(self.width, self.pixels))
         """The tiles of a line of the result."""
         self.data_tiles = name("data_tiles", ceildiv(self.data_width, self.pixels))
         self.panel_width = name("panel_width", ceildiv(self.data_tiles * self.pixels, lanes) * lanes)
-        self.line = name("line", maximum(self.data_tiles * self.pixels + before, (
-            self.tiles * (self.pixels * self.along.stride) + (after + 1 - self.along.stride))))  # fmt: skip
+        self.line = name("line", maximum(self.data_tiles * self.pixels + self.along.before, (
+            self.tiles * (self.pixels * self.along.stride) + (self.along.taps - self.along.stride))))  # fmt: skip
         """The pixels of a line of the ring."""
         self.staged = name("staged", ceildiv(self.tiles * self.pixels, lanes) * lanes)
         """The pixels of a line whose sums are staged, in whole squares."""
