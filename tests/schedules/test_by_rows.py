@@ -29,8 +29,17 @@ SIZES = [(1, 1, 1), (2, 3, 5), (0, 4, 4), (1, 0, 3), (1, 5, 0), (1, 13, 7), (2, 
 class Chain:
     """Three convolutions with what is computed of their results: a scale and bounds, and perhaps the data added."""
 
-    def __init__(self, ci, middle, co, kernel=3, stride=1, pad=1, residual=False, dilation=1, dtype="float32"):
-        self.ci, self.middle, self.co, self.kernel, self.stride, self.pad = ci, middle, co, kernel, stride, pad
+    def __init__(
+        self, ci, middle, co, kernel=3, stride=1, pad=1, residual=False, dilation=1, dtype="float32"
+    ):
+        self.ci, self.middle, self.co, self.kernel, self.stride, self.pad = (
+            ci,
+            middle,
+            co,
+            kernel,
+            stride,
+            pad,
+        )
         self.residual, self.dilation, self.dtype = residual, dilation, dtype
 
     def tensors(self, size=None):
@@ -41,7 +50,11 @@ class Chain:
 
     def shapes(self):
         """The shapes of what is known: weights and scales."""
-        weights = [(self.middle, self.ci, 1, 1), (self.middle, 1, *[self.kernel] * 2), (self.co, self.middle, 1, 1)]
+        weights = [
+            (self.middle, self.ci, 1, 1),
+            (self.middle, 1, *[self.kernel] * 2),
+            (self.co, self.middle, 1, 1),
+        ]
         return [*weights, (self.middle,), (self.middle,), (self.co,)]
 
     def func(self, size=None, more=lambda first, second: []):

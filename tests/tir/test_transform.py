@@ -259,6 +259,37 @@ def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
                     B[r * 4 + i] = mine[i]
 """,
 )
+case(  # views that are of other places in each iteration, or around the loop, are of storage around the loop
+    "PlanAndUpdateBufferAllocationLocation",
+    """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    with T.allocate((4,)) as t:
+        for i in T.parallel(4):
+            part = T.decl_buffer((1,), data=t.data, elem_offset=i)
+            part[0] = A[i]
+            B[i] = part[0]
+    with T.allocate((4,)) as u:
+        whole = T.decl_buffer((4,), data=u.data)
+        for i in T.parallel(4):
+            whole[0] = A[i]
+            B[i] = whole[0]
+""",
+    """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    with T.allocate((4,)) as t:
+        for i in T.parallel(4):
+            part = T.decl_buffer((1,), data=t.data, elem_offset=i)
+            part[0] = A[i]
+            B[i] = part[0]
+    with T.allocate((4,)) as u:
+        whole = T.decl_buffer((4,), data=u.data)
+        for i in T.parallel(4):
+            whole[0] = A[i]
+            B[i] = whole[0]
+""",
+)
 case(
     "Simplify",
     """

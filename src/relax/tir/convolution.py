@@ -2,7 +2,7 @@
 
     padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)         (if there is padding)
     C[n, co, h, w] += W[co, ci, i, j] * padded[n, ci, h + i, w + j]             a reduction
-    R[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)                          (if something is computed of its elements)
+    R[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)                          (if something is behind it)
 
 The answer tells what kind of convolution it is. Whether windows are inside of the data, and which strides and groups
 there are, is for the schedule rules that arrange the loops.

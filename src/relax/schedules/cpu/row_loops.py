@@ -58,7 +58,7 @@ class TapVectors:
 
     def __call__(self, array: Array) -> Array:
         result = np.zeros(self.shape, array.dtype)
-        result[:, : self.channels] = np.reshape(array, (self.channels, self.taps)).T
+        result[:, : self.channels] = np.transpose(np.reshape(array, (self.channels, self.taps)))
         return result
 
 
@@ -93,15 +93,12 @@ class RowLoops:
     def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
         self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
         self.down, self.along = chain.axes
-        self.inputs, self.middle, self.outputs = (
-            chain.expand.inputs,
-            chain.expand.channels,
-            chain.project.channels,
-        )
+        self.inputs, self.middle = chain.expand.inputs, chain.expand.channels
+        self.outputs = chain.project.channels
         self.vectors = -(-self.middle // lanes)
         """The vectors of channels between the convolutions."""
         self.pitch = (self.vectors | 1) * lanes
-        """The elements from one pixel to the next: an odd number of vectors, so that pixels are in all sets of a cache."""
+        """The elements from one pixel to the next: an odd number of vectors, so that all sets of a cache are used."""
         self.blocks = -(-self.outputs // lanes)
         self.wide = 3 if target.machine.vector_registers >= 32 else 2
         """The most vectors of a tile."""
@@ -113,20 +110,16 @@ class RowLoops:
         self.height, self.width = (
             name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
         )
-        self.data_height, self.data_width = (
-            name(n, axis.extent)
-            for n, axis in zip(("rows", "columns"), chain.expand.windows.axes, strict=True)
-        )
+        self.data_width = name("columns", chain.expand.windows.axes[1].extent)
         self.extents = tuple(simplify(axis.extent) for axis in chain.expand.windows.axes)
         self.pixels = self._pixels(target.machine.vector_registers)
         """The pixels of a tile."""
-        before, after = self.along.before, self.along.taps - 1
         self.tiles = name("tiles", ceildiv(self.width, self.pixels))
         """The tiles of a line of the result."""
         self.data_tiles = name("data_tiles", ceildiv(self.data_width, self.pixels))
         self.panel_width = name("panel_width", ceildiv(self.data_tiles * self.pixels, lanes) * lanes)
-        self.line = name("line", maximum(self.data_tiles * self.pixels + before, (
-            self.tiles * (self.pixels * self.along.stride) + (after + 1 - self.along.stride))))  # fmt: skip
+        self.line = name("line", maximum(self.data_tiles * self.pixels + self.along.before, (
+            self.tiles * (self.pixels * self.along.stride) + (self.along.taps - self.along.stride))))  # fmt: skip
         """The pixels of a line of the ring."""
         self.staged = name("staged", ceildiv(self.tiles * self.pixels, lanes) * lanes)
         """The pixels of a line whose sums are staged, in whole squares."""
@@ -238,7 +231,8 @@ class RowLoops:
         def with_lines(line: PrimExpr, lines: PrimExpr) -> Stmt:
             fresh = simplify(Select(begins, line * stride, (line - 1) * stride + taps))
             count = Select(begins, (lines - 1) * stride + taps, lines * stride)
-            return named("fresh", fresh, lambda fresh: named("count", Select(lines > 0, count, int64(0)), lambda count: body(
+            count = Select(lines > 0, count, int64(0))
+            return named("fresh", fresh, lambda fresh: named("count", count, lambda count: body(
                 _Band(image, chunk, line, lines, fresh, count, begins))))  # fmt: skip
 
         end = minimum(chunk * self.share + self.share, self.height)
@@ -350,7 +344,8 @@ class RowLoops:
 
         return named("slot", simplify(slots + floormod(q, self.down.taps)), lambda slot: let(
             "y", simplify(q - self.down.before), lambda y: IfThenElse(
-                And(y >= 0, y < self.extents[0]), inside(slot), self._zeros(ring, slot, int64(0), self.line))))  # fmt: skip
+                And(y >= 0, y < self.extents[0]), inside(slot), self._zeros(
+                    ring, slot, int64(0), self.line))))  # fmt: skip
 
     def _beside(self, ring: Buffer, slot: PrimExpr) -> Stmt:
         """Zeros before and behind a line of the ring."""
@@ -494,12 +489,16 @@ class RowLoops:
 
             return loop("lane", lanes, one, ForKind.VECTORIZED)
 
+        def channels_of(turned: Buffer, v: Var) -> Stmt:
+            last = int64(self.outputs - 1)
+            return loop("p", channels, lambda p: let(
+                "co", minimum(o * lanes + p, last), lambda co: channel(turned, v, p, co)))  # fmt: skip
+
         def square(turned: Buffer, part: Buffer, v: Var) -> Stmt:
             return block([
                 transposed_square(lanes, DTYPE, lambda q: vector_load(part, (q, 0), lanes),
                                   lambda p, vector: vector_store(turned, (p, 0), vector)),
-                loop("p", channels, lambda p: let("co", minimum(o * lanes + p, int64(self.outputs - 1)), lambda co: channel(
-                    turned, v, p, co)))])  # fmt: skip
+                channels_of(turned, v)])  # fmt: skip
 
         def at(turned: Buffer, v: Var) -> Stmt:
             place = ((r * self.blocks + o) * self.staged + v * lanes) * lanes
@@ -542,12 +541,15 @@ class RowLoops:
 
             return block([*loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
+        def cleared(acc: Buffer, p: Var) -> Stmt:
+            zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
+            return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
+
         def tile(acc: Buffer) -> Stmt:
-            cleared = loop("p", self.pixels, lambda p: block(vector_store(
-                acc, (p, piece.start), spread(const(0, DTYPE), piece.lanes)) for piece in pieces), ForKind.UNROLLED)  # fmt: skip
             added = alloc("vectors", (width,), DTYPE, "local", lambda line: loop(
                 "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
-            return block([cleared, added, stored(acc)])
+            begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
+            return block([begun, added, stored(acc)])
 
         return alloc("acc", (self.pixels, width), DTYPE, "local", tile)
 

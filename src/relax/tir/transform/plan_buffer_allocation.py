@@ -8,9 +8,9 @@
                                     C[...] = ...
 
 An allocation does not move into a serial loop: what a buffer holds may be meant to last from one iteration to the
-next. It does move into a parallel loop that holds all uses, if its scope is local or no subscript depends on the
-loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped. One whose size is read
-from memory stays where it is: the same place may hold another number later.
+next. It does move into a parallel loop that holds all uses, if its scope is local or no subscript and no view's place
+depends on the loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped. One whose
+size is read from memory stays where it is: the same place may hold another number later.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ class _Sinking(StmtExprMutator):
         match stmt:
             case For(kind=ForKind.PARALLEL, body=body) if _is_private(buffer, stmt):
                 return stmt.replace(body=self.sunk(alloc, body))
+            case DeclBuffer(other) if other.data is buffer.data:
+                return None  # a view around the loop is one of storage around the loop
             case For(body=body) | LetStmt(body=body) | AllocBuffer(body=body) | DeclBuffer(body=body):
                 inner = self.into_parallel(alloc, body)
                 return None if inner is None else stmt.replace(body=inner)
@@ -167,6 +169,9 @@ def _is_private(buffer: Buffer, loop: For) -> bool:
                 other.data is buffer.data
             ):
                 if any(dependent & free_vars(index) for index in indices):
+                    shared.append(node)
+            case DeclBuffer(other) if other.data is buffer.data:
+                if any(dependent & free_vars(part) for part in buffer_expressions(other)):
                     shared.append(node)
             case Call(args=args) if any(arg is buffer.data for arg in args):
                 shared.append(node)

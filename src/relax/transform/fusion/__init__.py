@@ -1,7 +1,8 @@
 """Fusion: kernels that read each other's results become one kernel.
 
 AnnotateTIROpPattern says what kind of kernel each PrimFunc is, FuseAttention and FuseOps group calls into functions,
-FuseTIR makes a kernel of each, and FuseConvolutions one of three that follow each other. FuseOpsByPattern groups what patterns match; MergeCompositeFunctions joins such groups.
+FuseTIR makes a kernel of each, and FuseConvolutions one of three that follow each other. FuseOpsByPattern groups what
+patterns match; MergeCompositeFunctions joins such groups.
 """
 
 from __future__ import annotations

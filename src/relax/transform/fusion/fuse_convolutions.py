@@ -1,19 +1,22 @@
 """Make one kernel of three convolutions that follow each other: inverted residuals, whose middle is the largest part.
 
-Before   with R.dataflow():                                        After   with R.dataflow():
-             lv = R.call_tir(cls.conv2d_clip, (x, w1, …), …)                   gv = R.call_tir(cls.fused_convolutions, (x, w1, …), …)
-             lv1 = R.call_tir(cls.conv2d1_clip, (lv, w2, …), …)                R.output(gv)
+Before   with R.dataflow():
+             lv = R.call_tir(cls.conv2d_clip, (x, w1, …), …)
+             lv1 = R.call_tir(cls.conv2d1_clip, (lv, w2, …), …)
              gv = R.call_tir(cls.conv2d2_add, (lv1, w3, x, …), …)
              R.output(gv)
+After    with R.dataflow():
+             gv = R.call_tir(cls.fused_convolutions, (x, w1, …, w2, …, w3, …), …)
+             R.output(gv)
 
-The first and the last are convolutions of single elements (1 × 1), the one between them is depthwise; they are recognised
-by what they compute. Each may have computations of its elements before and behind it, as FuseTIR has put them into its
-kernel. The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so that lines of the
-middle stay in cache.
+The first and the last are convolutions of single elements (1 × 1), the one between them is depthwise; they are
+recognised by what they compute. Each may have computations of its elements before and behind it, as FuseTIR has put
+them into its kernel. The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so
+that lines of the middle stay in cache.
 
-Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers that
-are not float32, kernels on two sides of a call that may write to a tensor or on different virtual devices, and calls that
-are not proved to fit their kernel. At optimisation level 0 nothing is done.
+Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers
+that are not float32, kernels on two sides of a call that may write to a tensor or on different virtual devices, and
+calls that are not proved to fit their kernel. At optimisation level 0 nothing is done.
 """
 
 from __future__ import annotations

@@ -1,0 +1,149 @@
+"""FuseConvolutions: an expansion, a depthwise convolution and a projection become one kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+from relax.script import relax as R
+from relax.tir.convolution import convolution_of
+from relax.transform import (
+    AnnotateTIROpPattern,
+    FuseConvolutions,
+    FuseOps,
+    FuseTIR,
+    LegalizeOps,
+    PassContext,
+    Sequential,
+)
+
+KERNELS = Sequential([LegalizeOps(), AnnotateTIROpPattern(), FuseOps(), FuseTIR()])
+SIZES = [(1, 7, 9), (2, 1, 1), (0, 3, 3), (1, 0, 2), (1, 13, 4)]
+
+
+def weights(generator, *shape):
+    return R.const(generator.integers(-2, 3, shape).astype("float32"))
+
+
+def normalized(bb, y, generator):
+    """A batch normalisation of what is known, and a bounded activation."""
+    channels = y.struct_info.shape.values[1].value
+    scale, shift, mean = (weights(generator, channels) for _ in range(3))
+    variance = R.const(generator.integers(1, 4, channels).astype("float32"))
+    y = bb.emit(R.nn.batch_norm(y, scale, shift, mean, variance, axis=1, epsilon=0.0))
+    return bb.emit(R.clip(y[0], 0.0, 6.0))
+
+
+def block(stride=1, residual=True, gives=(), dtype="float32", known=True, dilation=1):
+    """A block of MobileNet-V2; `gives` are the values in between that are results too."""
+    generator = np.random.default_rng(0)
+    bb = relax.BlockBuilder()
+    n, h, w = (relax.tir.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorStructInfo((n, 3, h, w), dtype))
+    given = relax.Var("given", relax.TensorStructInfo((18, 3, 1, 1), dtype))
+
+    def conv(data, *shape, **attrs):
+        own = weights(generator, *shape)
+        return bb.emit(R.nn.conv2d(data, own if dtype == "float32" else own.astype(dtype), **attrs))
+
+    with bb.function("main", [x] if known else [x, given]):
+        with bb.dataflow():
+            first = conv(x, 18, 3, 1, 1) if known else bb.emit(R.nn.conv2d(x, given))
+            first = normalized(bb, first, generator) if dtype == "float32" else first
+            second = conv(first, 18, 1, 3, 3, strides=stride, padding=dilation, groups=18, dilation=dilation)
+            second = normalized(bb, second, generator) if dtype == "float32" else second
+            third = conv(second, 3, 18, 1, 1)
+            values = {
+                "first": first,
+                "second": second,
+                "result": bb.emit(R.add(third, x)) if residual else third,
+            }
+            results = [bb.emit_output(values[name]) for name in (*gives, "result")]
+        bb.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+    return bb.get()
+
+
+def graph(mod):
+    return KERNELS(relax.get_pipeline("graph")(mod))
+
+
+def names(mod):
+    return sorted(g.name_hint for g in mod.functions)
+
+
+@pytest.mark.parametrize(("stride", "residual"), [(1, True), (1, False), (2, False)])
+def test_a_block_is_one_kernel_with_the_same_results(stride, residual):
+    mod = block(stride, residual)
+    fused = FuseConvolutions()(graph(mod))
+    assert names(fused) == ["fused_convolutions", "main"]
+    assert FuseConvolutions()(fused) is fused
+    relax.analysis.assert_well_formed(fused)
+    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
+    generator = np.random.default_rng(1)
+    for n, h, w in SIZES:
+        x = generator.integers(-2, 3, (n, 3, h, w)).astype("float32")
+        expected = plain(x).numpy()
+        np.testing.assert_allclose(compiled(x).numpy(), expected, 1e-5, 1e-4)
+        if h * w < 20:
+            np.testing.assert_allclose(relax.interpret(fused, "main", x).numpy(), expected, 1e-5, 1e-4)
+
+
+def test_blocks_that_follow_each_other_are_calls_of_one_kernel():
+    bb = relax.BlockBuilder()
+    generator = np.random.default_rng(0)
+    x = relax.Var("x", relax.TensorStructInfo((1, 4, 6, 6), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = x
+            for _ in range(2):
+                wide = bb.emit(R.nn.relu(bb.emit(R.nn.conv2d(y, weights(generator, 20, 4, 1, 1)))))
+                mixed = bb.emit(R.nn.conv2d(wide, weights(generator, 20, 1, 3, 3), padding=1, groups=20))
+                y = bb.emit(R.add(bb.emit(R.nn.conv2d(mixed, weights(generator, 4, 20, 1, 1))), y))
+            gv = bb.emit_output(y)
+        bb.emit_func_output(gv)
+    fused = FuseConvolutions()(graph(bb.get()))
+    assert names(fused) == ["fused_convolutions", "main"]
+    assert fused.script().count("R.call_tir(cls.fused_convolutions,") == 2
+
+
+LEFT = {
+    "the first result is given away": {"gives": ("first",)},
+    "the second result is given away": {"gives": ("second",)},
+    "weights that are not known": {"known": False},
+    "float64": {"dtype": "float64"},
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_others_are_left_alone(case):
+    kernels = graph(block(**LEFT[case]))
+    assert FuseConvolutions()(kernels) is kernels
+
+
+def test_nothing_is_done_at_level_0():
+    kernels = graph(block())
+    with PassContext(opt_level=0):
+        assert FuseConvolutions()(kernels) is kernels
+
+
+def test_what_no_rule_is_for_computes_the_same():
+    """Windows with dilation are fused, but not by rows: the rule of each convolution arranges it."""
+    mod = block(dilation=2)
+    assert names(FuseConvolutions()(graph(mod))) == ["fused_convolutions", "main"]
+    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
+    x = np.random.default_rng(1).integers(-2, 3, (1, 3, 8, 9)).astype("float32")
+    np.testing.assert_allclose(compiled(x).numpy(), plain(x).numpy(), 1e-5, 1e-4)
+
+
+def test_kinds_of_convolutions():
+    kernels = graph(block())
+    found = [convolution_of(f) for f in kernels.functions.values() if isinstance(f, relax.tir.PrimFunc)]
+    assert sorted((c.is_of_elements, c.is_depthwise) for c in found) == [
+        (False, True),
+        (True, False),
+        (True, False),
+    ]
+    assert all(c.data is not c.weights for c in found)
