@@ -3,7 +3,8 @@
     file = StoredFile("model.onnx")
     weights = StoredArray(file, 4096, (1024, 768), "float32")
     weights.array()        reads them; memory that is still in use is not read again
-    weights.digest(hash)   reads a piece at a time
+    weights.digest()       their SHA-256, of which it reads a piece at a time
+    digest_beside([weights])   threads do so while the program goes on
 
 A model that is built need not be in memory as well as what is made of it. The file stays open; it must stay as it is.
 """
@@ -11,14 +12,16 @@ A model that is built need not be in memory as well as what is made of it. The f
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import os
 import stat
 import threading
 import weakref
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 import tvm_ffi
@@ -34,10 +37,14 @@ CHANGED: Final = "E6006"
 """A file that was written to while constants were in it."""
 
 
-class Hash(Protocol):
-    """A hash that takes bytes one after the other."""
+_PIECE: Final = 4 * BLOCK
+"""The bytes that are read at once for a digest."""
 
-    def update(self, data: memoryview, /) -> object: ...
+_THREADS: Final = 4
+
+_lock: Final = threading.Lock()
+_own: Final = threading.local()
+"""Memory for pieces, of each thread."""
 
 
 @final
@@ -62,6 +69,10 @@ class StoredFile:
         """Fill memory with what is in the file from an offset on. Raises DiagnosticError if it is not as it was."""
         with self._lock:
             whole = read_places(self.stream, [(offset, memory)])
+        self.check(whole)
+
+    def check(self, whole: bool = True) -> None:
+        """Raise DiagnosticError if the file is not as it was, or what was read of it is not whole."""
         if not whole or self._stat() != self._state:
             message = "the file has changed since it was imported, and constants of the program are in it"
             hint = "import it again; a file that is replaced, and not written to, does no harm"
@@ -86,7 +97,7 @@ class StoredFile:
 class StoredArray:
     """The elements of a constant in a file: little-endian, row-major, of a dtype whose elements take whole bytes."""
 
-    __slots__ = ("_array", "_lock", "_tensor", "dtype", "file", "offset", "shape")
+    __slots__ = ("_array", "_digest", "_hashing", "_lock", "_tensor", "dtype", "file", "offset", "shape")
 
     def __init__(self, file: StoredFile, offset: int, shape: Sequence[int], dtype: str) -> None:
         self.file, self.offset, self.shape = file, offset, tuple(shape)
@@ -94,6 +105,9 @@ class StoredArray:
         self._lock = threading.Lock()
         self._array: weakref.ref[Array] | None = None
         self._tensor: tvm_ffi.Tensor | None = None
+        self._digest: bytes | None = None
+        self._hashing: tuple[int, threading.Event] | None = None
+        """The process that makes the digest, and what it sets when it has."""
         if offset < 0 or offset + self.nbytes > file.size:
             raise ValueError(f"{self.nbytes} bytes at {offset} are not in a file of {file.size}")
 
@@ -137,13 +151,36 @@ class StoredArray:
             self._array = weakref.ref(array)
         return array
 
-    def digest(self, to: Hash) -> None:
-        """Give the bytes of the elements to a hash, piece by piece. Raises DiagnosticError if the file has changed."""
-        memory = memoryview(bytearray(min(BLOCK, self.nbytes)))
-        for start in range(0, self.nbytes, BLOCK):
-            block = memory[: min(BLOCK, self.nbytes - start)]
-            self.file.read(self.offset + start, block)
-            to.update(block)
+    def digest(self) -> bytes:
+        """The SHA-256 of the elements, made once. Raises DiagnosticError if the file has changed."""
+        while self._digest is None:
+            with _lock:  # a thread of the process that this one was forked from makes nothing here
+                other = (
+                    self._hashing if self._hashing is not None and self._hashing[0] == os.getpid() else None
+                )
+                mine = None if other is not None else (os.getpid(), threading.Event())
+                self._hashing = other or mine
+            if other is not None:
+                other[1].wait()
+            elif mine is not None:
+                try:
+                    self._digest = self._hashed()
+                finally:
+                    with _lock:
+                        self._hashing = None
+                    mine[1].set()
+        self.file.check()
+        return self._digest
+
+    def _hashed(self) -> bytes:
+        digest = hashlib.sha256()
+        if not hasattr(_own, "piece"):
+            _own.piece = memoryview(bytearray(_PIECE))
+        for start in range(0, self.nbytes, _PIECE):
+            piece = _own.piece[: min(_PIECE, self.nbytes - start)]
+            self.file.read(self.offset + start, piece)
+            digest.update(piece)
+        return digest.digest()
 
     def item(self, index: int) -> Any:
         """One element, by its number in row-major order, as a number of Python."""
@@ -161,4 +198,26 @@ class StoredArray:
         return f"<{self.dtype.name} {self.shape} in {self.file.name}>"
 
 
-__all__ = ["CHANGED", "StoredArray", "StoredFile"]
+def digest_beside(arrays: Iterable[StoredArray]) -> list[threading.Thread]:
+    """Have threads make the digests of arrays, the largest first. Who asks for one waits for it, or makes it."""
+    left = deque(sorted(arrays, key=lambda array: -array.nbytes))
+    threads: list[threading.Thread] = []
+
+    def make() -> None:
+        with contextlib.suppress(IndexError, OSError, MemoryError, DiagnosticError):  # who asks is told
+            while True:
+                left.popleft().digest()
+
+    if (os.cpu_count() or 1) > 1:
+        with contextlib.suppress(RuntimeError):  # no more threads
+            for _ in range(min(_THREADS, len(left))):
+                thread = threading.Thread(target=make, name="relax-digest", daemon=True)
+                thread.start()
+                threads.append(thread)
+    return threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+__all__ = ["CHANGED", "StoredArray", "StoredFile", "digest_beside"]

@@ -306,10 +306,10 @@ def _digest_of(array: Content) -> bytes:
     """The digest of an array: of its dtype, its shape and its elements."""
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
     if isinstance(array, StoredArray):
-        array.digest(digest)
+        digest.update(array.digest())
     else:
         plain: Any = np.ascontiguousarray(np.asarray(array))
-        digest.update(plain.reshape(-1).view(np.uint8))
+        digest.update(hashlib.sha256(plain.reshape(-1).view(np.uint8)).digest())
     return digest.digest()
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -14,6 +18,7 @@ from relax.expr import Constant
 from relax.frontend.onnx import from_onnx
 from relax.frontend.onnx.wire import LARGE, without_elements
 from relax.ir import StoredArray, StoredFile, structural_equal, structural_hash, walk
+from relax.ir.stored import digest_beside
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.standard_normal((512, 513)).astype("float32")
@@ -308,3 +313,84 @@ def test_a_place_outside_of_the_file_is_refused(path):
     for offset in (-1, path.stat().st_size - WEIGHTS.nbytes + 1):
         with pytest.raises(ValueError, match=f"{WEIGHTS.nbytes} bytes at {offset} are not in a file of"):
             StoredArray(StoredFile(path), offset, WEIGHTS.shape, "float32")
+
+
+# ------------------------------------------------------------------------- digests
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    """Arrays of several sizes in one file, and their bytes."""
+    data = RNG.integers(0, 256, 9_000_000, dtype="uint8")
+    file = tmp_path / "data"
+    file.write_bytes(data.tobytes())
+    opened = StoredFile(file)
+    places = [(0, 0), (3, 1), (5, 4 << 20), (7, (4 << 20) + 1), (0, 9_000_000)]
+    return [(StoredArray(opened, at, (size,), "uint8"), data[at : at + size]) for at, size in places]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_digests_are_of_the_elements(arrays, beside):
+    if beside:
+        for thread in digest_beside([array for array, _ in arrays]):
+            thread.join(60)
+    for array, data in arrays:
+        assert array.digest() == hashlib.sha256(data.tobytes()).digest()
+
+
+def test_a_digest_is_made_once_however_many_ask(arrays, monkeypatch):
+    array, made = arrays[-1][0], []
+    hashed = StoredArray._hashed
+    monkeypatch.setattr(StoredArray, "_hashed", lambda self: made.append(self) or hashed(self))
+    with ThreadPoolExecutor(8) as pool:
+        found = {future.result() for future in [pool.submit(array.digest) for _ in range(8)]}
+    assert (len(found), len(made)) == (1, 1)
+
+
+def test_who_asks_for_a_digest_is_told_that_the_file_has_changed(path):
+    file = StoredFile(path)
+    made, later = (StoredArray(file, 0, (2000,), "uint8") for _ in range(2))
+    made.digest()
+    path.write_bytes(b"x" * 3000)
+    for thread in digest_beside([later]):  # which fails, and says nothing
+        thread.join(60)
+    for array in (made, later):
+        with pytest.raises(relax.ir.DiagnosticError, match="the file has changed since it was imported"):
+            array.digest()
+
+
+def test_the_child_of_a_fork_makes_a_digest_that_a_thread_was_making(arrays, monkeypatch):
+    array, data = arrays[-1]
+    forked, begun = threading.Event(), threading.Event()
+    hashed = StoredArray._hashed
+    parent = os.getpid()
+
+    def slow(self):
+        begun.set()
+        if os.getpid() == parent:
+            forked.wait(60)
+        return hashed(self)
+
+    monkeypatch.setattr(StoredArray, "_hashed", slow)
+    threads = digest_beside([array]) or [threading.Thread(target=array.digest)]
+    if not begun.is_set() and not threads[0].is_alive():
+        threads[0].start()
+    assert begun.wait(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads
+        child = os.fork()
+    if child == 0:
+        os._exit(array.digest() != hashlib.sha256(data.tobytes()).digest())
+    forked.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    threads[0].join(60)
+    assert array.digest() == hashlib.sha256(data.tobytes()).digest()
+
+
+def test_without_threads_digests_are_made_when_they_are_asked_for(arrays, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert digest_beside([arrays[0][0]]) == []
+    assert arrays[0][0].digest() == hashlib.sha256(b"").digest()

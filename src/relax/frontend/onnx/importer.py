@@ -23,6 +23,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from ...block_builder import BlockBuilder
 from ...expr import Constant, ShapeExpr, Tuple, Var
 from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StoredArray, StructInfo
+from ...ir.stored import digest_beside
 from ...prim import Add, FloorDiv, Mul, PrimExpr, Sub, const
 from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
@@ -108,6 +109,8 @@ def from_onnx(
             f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}"
         )
     importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset)
+    if not keep_params_in_input:
+        digest_beside(stored.values())  # `build` looks for a program that it built before
     importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
     return importer.run(keep_params_in_input, sanitize_input_names)
 
