@@ -10,6 +10,7 @@ rng = Random(9)
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 FUNCTIONS = {"rnn": 1, "gru": 2, "lstm": 3}
 EVERY = ("bias", "sequence_lens", "initial_h", "initial_c", "peepholes")
+OPEN = ("bias", "initial_h", "initial_c", "peepholes")
 
 
 def layer(
@@ -60,6 +61,11 @@ for kind in GATES:
         layer(kind, "bias", sizes=(1, 1, 1, 1)),
         layer(kind, "bias", sizes=(3, 2, 0, 4)),
         layer(kind, "bias", clip=0.3),
+        # Groups of four sequences, units added four at a time, and what is left of both.
+        layer(kind, "bias", sizes=(3, 4, 2, 8)),
+        layer(kind, *OPEN, sizes=(3, 9, 2, 19), direction="bidirectional"),
+        layer(kind, *OPEN, sizes=(2, 7, 3, 5), direction="reverse", layout=1),
+        layer(kind, *OPEN, sizes=(2, 5, 3, 6), dtype="float16"),
         layer(
             kind,
             "sequence_lens",
@@ -69,6 +75,8 @@ for kind in GATES:
 CASES += [
     layer("gru", "bias", linear_before_reset=True),
     layer("gru", *EVERY, linear_before_reset=True, direction="bidirectional"),
+    layer("gru", *OPEN, linear_before_reset=True, sizes=(3, 6, 2, 9)),
+    layer("lstm", *OPEN, input_forget=True, sizes=(3, 6, 2, 9)),
     layer("lstm", *EVERY, input_forget=True),
     layer(
         "lstm",

@@ -159,6 +159,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "ConvertToDataflow",
         "FakeQuantizationToInteger",
         "FoldConstant",
+        "ConvTransposeToConv",
         "EliminateCommonSubexpr",
         "DeadCodeElimination",
         "RemoveUnusedFunctions",

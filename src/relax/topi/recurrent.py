@@ -19,11 +19,17 @@ from .. import te
 from ..prim import PrimExpr, Select, Var, cast, const, intrin
 from ..tir.buffer import Buffer
 from ..tir.statements import NOTHING
-from ..tir.stmt import AssertStmt, BufferStore, For, IfThenElse, SeqStmt, Stmt
+from ..tir.stmt import AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from .twofold import let
 from .util import accumulator_dtype
 
 Scalar = Callable[[PrimExpr], PrimExpr]
+
+_GROUP: Final = 4
+"""Sequences that go through the steps together: the recurrence weights seldom fit the first cache."""
+
+_AT_ONCE: Final = 16
+"""Products that are added to the gates of a row at once: units times sequences."""
 
 
 # ------------------------------------------------------------------------------------------- activations
@@ -107,13 +113,10 @@ def activations_of(names: Sequence[str], alphas: Sequence[float], betas: Sequenc
 
 @dataclass(frozen=True)
 class _Step:
-    """One step of one sequence: functions of a unit read and write the state, and the gates so far."""
+    """One step of one sequence of a group: functions of a unit read and write the state, and the gates so far."""
 
-    hidden: PrimExpr
     gate: Callable[[int, PrimExpr], PrimExpr]
     set_gate: Callable[[int, PrimExpr, PrimExpr], Stmt]
-    recurrence: Callable[[PrimExpr, PrimExpr], PrimExpr]
-    """The weight from a unit of the state to a row of the gates."""
     recurrent_bias: Callable[[PrimExpr], PrimExpr]
     peephole: Callable[[int, PrimExpr], PrimExpr] | None
     state: Callable[[PrimExpr], PrimExpr]
@@ -121,91 +124,147 @@ class _Step:
     cell: Callable[[PrimExpr], PrimExpr]
     set_cell: Callable[[PrimExpr, PrimExpr], Stmt]
 
-    def each(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """`body` for each unit."""
-        unit = Var("j", "int64")
-        return For(unit, 0, self.hidden, "serial", body(unit))
 
-    def add_products(self, first: int, count: int, factor: Scalar, target: int | None = None) -> Stmt:
-        """Add the products of a vector with the recurrence weights of gates `first`, … to gates `target`, …."""
+@dataclass(frozen=True)
+class _Group:
+    """One step of a few sequences: each weight is read once for all of them."""
+
+    count: int
+    hidden: PrimExpr
+    step: Callable[[PrimExpr], _Step]
+    """The step of a sequence, counted within the group."""
+    recurrence: Callable[[PrimExpr, PrimExpr], PrimExpr]
+    """The weight from a unit of the state to a row of the gates."""
+
+    def each(self, body: Callable[[_Step, PrimExpr], Stmt]) -> Stmt:
+        """`body` for each unit of each sequence."""
+        unit, sequence = Var("j", "int64"), Var("s", "int64")
+        if self.count == 1:
+            return For(unit, 0, self.hidden, "serial", body(self.step(const(0, "int64")), unit))
+        units = For(unit, 0, self.hidden, "serial", body(self.step(sequence), unit))
+        return For(sequence, 0, self.count, "serial", units)
+
+    def add_products(
+        self, first: int, count: int, factor: Callable[[_Step, PrimExpr], PrimExpr], target: int | None = None
+    ) -> Stmt:
+        """Add the products of a vector with the recurrence weights of gates `first`, … to gates `target`, ….
+
+        Several units go together, in their order: a gate is read and written once for all of them.
+        """
         into = first if target is None else target
-        j, row = Var("j", "int64"), Var("row", "int64")
-        value = self.gate(into, row) + factor(j) * self.recurrence(j, row + self.hidden * first)
-        inner = For(row, 0, self.hidden * count, "serial", self.set_gate(into, row, value))
-        return For(j, 0, self.hidden, "serial", inner)
+        steps = [self.step(const(i, "int64")) for i in range(self.count)]
+
+        def added(units: list[PrimExpr]) -> Stmt:
+            row = Var("row", "int64")
+            loads = [self.recurrence(unit, row + self.hidden * first) for unit in units]
+            weights: dict[Var, PrimExpr] = {Var("w", load.dtype): load for load in loads}
+            factors: dict[Var, PrimExpr] = {}
+            stores: list[Stmt] = []
+            for step in steps:
+                value = step.gate(into, row)
+                for unit, weight in zip(units, weights, strict=True):
+                    held = Var("x", value.dtype)
+                    factors[held] = factor(step, unit)
+                    value = value + held * weight
+                stores.append(step.set_gate(into, row, value))
+            body = For(row, 0, self.hidden * count, "serial", _lets(weights, SeqStmt(tuple(stores))))
+            return _lets(factors, body)
+
+        some, rest = Var("some", "int64"), Var("rest", "int64")
+        at_once = _AT_ONCE // self.count
+        together = added([some * at_once + i for i in range(at_once)])
+        alone = added([self.hidden // at_once * at_once + rest])
+        parts = [
+            For(some, 0, self.hidden // at_once, "serial", together),
+            For(rest, 0, self.hidden % at_once, "serial", alone),
+        ]
+        return SeqStmt(tuple(parts))
 
 
-Cell = Callable[[_Step, list[Scalar]], Stmt]
+def _lets(values: dict[Var, PrimExpr], body: Stmt) -> Stmt:
+    """A statement in which variables stand for values."""
+    for var, value in reversed(values.items()):
+        body = LetStmt(var, value, body)
+    return body
 
 
-def _rnn_cell(step: _Step, functions: list[Scalar]) -> Stmt:
+Cell = Callable[[_Group, list[Scalar]], Stmt]
+
+
+def _rnn_cell(group: _Group, functions: list[Scalar]) -> Stmt:
     (f,) = functions
     return SeqStmt(
         (
-            step.add_products(0, 1, step.state),
-            step.each(lambda j: step.set_state(j, f(step.gate(0, j)))),
+            group.add_products(0, 1, _state),
+            group.each(lambda step, j: step.set_state(j, f(step.gate(0, j)))),
         )
     )
 
 
+def _state(step: _Step, j: PrimExpr) -> PrimExpr:
+    return step.state(j)
+
+
 def _lstm_cell(input_forget: bool) -> Cell:
-    def cell(step: _Step, functions: list[Scalar]) -> Stmt:
+    def cell(group: _Group, functions: list[Scalar]) -> Stmt:
         f, g, h = functions
 
-        def pre(gate: int, peephole: int, j: PrimExpr, seen: PrimExpr) -> PrimExpr:
+        def pre(step: _Step, gate: int, peephole: int, j: PrimExpr, seen: PrimExpr) -> PrimExpr:
             value = step.gate(gate, j)
             return value if step.peephole is None else value + step.peephole(peephole, j) * seen
 
-        def unit(j: PrimExpr) -> Stmt:
+        def unit(step: _Step, j: PrimExpr) -> Stmt:
             old = step.cell(j)
-            enter = f(pre(0, 0, j, old))
+            enter = f(pre(step, 0, 0, j, old))
 
             def mixed(i: PrimExpr) -> PrimExpr:
-                forget = const(1.0, i.dtype) - i if input_forget else f(pre(2, 2, j, old))
+                forget = const(1.0, i.dtype) - i if input_forget else f(pre(step, 2, 2, j, old))
                 return forget * old + i * g(step.gate(3, j))
 
             new = step.cell(j)
             return SeqStmt(
                 (
                     step.set_cell(j, let(enter, mixed)),
-                    step.set_state(j, f(pre(1, 1, j, new)) * h(new)),
+                    step.set_state(j, f(pre(step, 1, 1, j, new)) * h(new)),
                 )
             )
 
-        return SeqStmt((step.add_products(0, 4, step.state), step.each(unit)))
+        return SeqStmt((group.add_products(0, 4, _state), group.each(unit)))
 
     return cell
 
 
 def _gru_cell(linear_before_reset: bool) -> Cell:
-    def cell(step: _Step, functions: list[Scalar]) -> Stmt:
+    def cell(group: _Group, functions: list[Scalar]) -> Stmt:
         f, g = functions
 
-        def reset(j: PrimExpr) -> PrimExpr:
+        def reset(step: _Step, j: PrimExpr) -> PrimExpr:
             return step.gate(1, j) * step.state(j)
 
         parts = [
-            step.add_products(0, 2, step.state),
-            step.each(
-                lambda j: SeqStmt(
+            group.add_products(0, 2, _state),
+            group.each(
+                lambda step, j: SeqStmt(
                     (step.set_gate(0, j, f(step.gate(0, j))), step.set_gate(1, j, f(step.gate(1, j))))
                 )
             ),
         ]
         if linear_before_reset:  # gate 3 is room for the state's part of the hidden gate
             parts += [
-                step.each(lambda j: step.set_gate(3, j, step.recurrent_bias(j + step.hidden * 2))),
-                step.add_products(2, 1, step.state, target=3),
-                step.each(lambda j: step.set_gate(2, j, step.gate(2, j) + step.gate(1, j) * step.gate(3, j))),
+                group.each(lambda step, j: step.set_gate(3, j, step.recurrent_bias(j + group.hidden * 2))),
+                group.add_products(2, 1, _state, target=3),
+                group.each(
+                    lambda step, j: step.set_gate(2, j, step.gate(2, j) + step.gate(1, j) * step.gate(3, j))
+                ),
             ]
         else:
-            parts.append(step.add_products(2, 1, reset))
+            parts.append(group.add_products(2, 1, reset))
 
-        def blend(j: PrimExpr) -> Stmt:
+        def blend(step: _Step, j: PrimExpr) -> Stmt:
             z = step.gate(0, j)
             return step.set_state(j, (1.0 - z) * g(step.gate(2, j)) + z * step.state(j))
 
-        return SeqStmt((*parts, step.each(blend)))
+        return SeqStmt((*parts, group.each(blend)))
 
     return cell
 
@@ -327,7 +386,7 @@ class _Scan:
         states = (n, d, h) if layout else (d, n, h)
         shapes = [(n, t, d, h) if layout else (t, d, n, h), states]
         shapes += [states] if self.what.has_cell else []
-        scratch = (self.rows + (h if self.what.separate_bias else 0),)
+        scratch = (_GROUP, self.rows + (h if self.what.separate_bias else 0))
 
         def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             rest = iter(ins[3:])
@@ -347,7 +406,7 @@ class _Scan:
 
 
 class _Writer:
-    """The statement that scans: sequences of a batch side by side, directions one after the other."""
+    """The statement that scans: groups of sequences, and directions, one after the other."""
 
     def __init__(
         self, scan: _Scan, inputs: list[Buffer], optional: list[Buffer | None], outs: list[Buffer]
@@ -358,7 +417,6 @@ class _Writer:
         self.y, self.h, *rest = outs
         self.c = rest[0] if scan.what.has_cell else self.h
         self.gates = rest[-1]
-        self.n = Var("n", "int64")
 
     def statement(self) -> Stmt:
         parts = [] if self.lens is None else [self._check_lens(self.lens)]
@@ -372,42 +430,88 @@ class _Writer:
         message = "sequence_lens must be from 0 to the number of steps"
         return For(n, 0, self.scan.batch, "serial", AssertStmt(holds, message, NOTHING))
 
-    def _state_index(self, d: int, j: PrimExpr) -> tuple[Any, ...]:
-        return (self.n, d, j) if self.scan.what.layout else (d, self.n, j)
+    def _state_index(self, d: int, n: PrimExpr, j: PrimExpr) -> tuple[Any, ...]:
+        return (n, d, j) if self.scan.what.layout else (d, n, j)
 
     def _direction(self, d: int, back: bool) -> Stmt:
-        t, j = Var("t", "int64"), Var("j", "int64")
-        length = self.scan.steps if self.lens is None else cast("int64", self.lens[self.n])
-        at: PrimExpr = length - 1 - t if back else t
-        step = self._step(d)
-        active = SeqStmt((self._start_gates(d, at), self.scan.what.cell(step, self.scan.what.functions(d)),
-                          step.each(lambda u: self._put(d, at, u, step.state(u)))))  # fmt: skip
-        whole: Stmt = active
+        """All sequences: groups, then those left. Sequences of lengths of their own go one by one."""
+        batch = self.scan.batch
         if self.lens is not None:
-            idle = step.each(lambda u: self._put(d, t, u, const(0, self.scan.wide)))
-            whole = IfThenElse(t < length, active, idle)
-        start = [BufferStore(self.h, self._initial(self.initial_h, d, j), self._state_index(d, j))]
-        if self.scan.what.has_cell:
-            start.append(BufferStore(self.c, self._initial(self.initial_c, d, j), self._state_index(d, j)))
-        begin = For(j, 0, self.scan.hidden, "serial", SeqStmt(tuple(start)))
+            return self._sequences(d, back, 1, const(0, "int64"), batch)
+        whole, size = batch // _GROUP, const(_GROUP, "int64")
+        groups = self._sequences(d, back, _GROUP, const(0, "int64"), whole)
+        return SeqStmt((groups, self._sequences(d, back, 1, whole * size, batch % size)))
+
+    def _sequences(self, d: int, back: bool, count: int, begin: PrimExpr, times: PrimExpr) -> Stmt:
+        """`times` groups of `count` sequences from sequence `begin`: their states, and all their steps."""
+        n, t = Var("n", "int64"), Var("t", "int64")
+        first: PrimExpr = begin + n * count
+        length = self.scan.steps if self.lens is None else cast("int64", self.lens[first])
+        at: PrimExpr = length - 1 - t if back else t
+        group = _Group(
+            count,
+            self.scan.hidden,
+            lambda s: self._step(d, first + s, s),
+            lambda j, row: self.transposed[d, j, row],
+        )
+        whole: Stmt = SeqStmt(
+            (
+                self._start_gates(d, at, first, count),
+                self.scan.what.cell(group, self.scan.what.functions(d)),
+                self._put(d, at, first, count, lambda n, j: self.h[self._state_index(d, n, j)]),
+            )
+        )
+        if self.lens is not None:
+            idle = self._put(d, t, first, count, lambda n, j: const(0, self.scan.wide))
+            whole = IfThenElse(t < length, whole, idle)
         steps = For(t, 0, self.scan.steps, "serial", whole)
-        return For(self.n, 0, self.scan.batch, "serial", SeqStmt((begin, steps)))
+        return For(n, 0, times, "serial", SeqStmt((self._start_states(d, first, count), steps)))
 
-    def _initial(self, source: Buffer | None, d: int, j: PrimExpr) -> PrimExpr:
-        if source is None:
-            return const(0, self.scan.wide)
-        return source[self._state_index(d, j)].astype(self.scan.wide)
+    def _each(self, count: int, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        """`body` for each sequence of a group and each index less than an extent."""
+        s, j = Var("s", "int64"), Var("j", "int64")
+        return For(s, 0, count, "serial", For(j, 0, extent, "serial", body(s, j)))
 
-    def _put(self, d: int, t: PrimExpr, j: PrimExpr, value: PrimExpr) -> Stmt:
-        index = (self.n, t, d, j) if self.scan.what.layout else (t, d, self.n, j)
-        return BufferStore(self.y, value, index)
+    def _start_states(self, d: int, first: PrimExpr, count: int) -> Stmt:
+        def start(s: PrimExpr, j: PrimExpr) -> Stmt:
+            index = self._state_index(d, first + s, j)
+            states = [(self.h, self.initial_h)]
+            states += [(self.c, self.initial_c)] if self.scan.what.has_cell else []
+            return SeqStmt(
+                tuple(BufferStore(state, self._initial(given, index), index) for state, given in states)
+            )
 
-    def _start_gates(self, d: int, at: PrimExpr) -> Stmt:
-        row = Var("row", "int64")
-        value = self.projected[d, at, self.n, row] + self.bias[d, 0, row]
-        return For(row, 0, self.scan.rows, "serial", BufferStore(self.gates, value, (row,)))
+        return self._each(count, self.scan.hidden, start)
 
-    def _step(self, d: int) -> _Step:
+    def _initial(self, source: Buffer | None, index: tuple[Any, ...]) -> PrimExpr:
+        return const(0, self.scan.wide) if source is None else source[index].astype(self.scan.wide)
+
+    def _put(
+        self,
+        d: int,
+        t: PrimExpr,
+        first: PrimExpr,
+        count: int,
+        value: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    ) -> Stmt:
+        """Store the results of a step."""
+
+        def put(s: PrimExpr, j: PrimExpr) -> Stmt:
+            n = first + s
+            index = (n, t, d, j) if self.scan.what.layout else (t, d, n, j)
+            return BufferStore(self.y, value(n, j), index)
+
+        return self._each(count, self.scan.hidden, put)
+
+    def _start_gates(self, d: int, at: PrimExpr, first: PrimExpr, count: int) -> Stmt:
+        def start(s: PrimExpr, row: PrimExpr) -> Stmt:
+            value = self.projected[d, at, first + s, row] + self.bias[d, 0, row]
+            return BufferStore(self.gates, value, (s, row))
+
+        return self._each(count, self.scan.rows, start)
+
+    def _step(self, d: int, n: PrimExpr, s: PrimExpr) -> _Step:
+        """The step of sequence `n`, whose gates are row `s` of the scratch space."""
         hidden, holes = self.scan.hidden, self.peepholes
 
         def peephole(gate: int, j: PrimExpr) -> PrimExpr:
@@ -415,16 +519,14 @@ class _Writer:
             return holes[d, j + hidden * gate].astype(self.scan.wide)
 
         return _Step(
-            hidden=hidden,
-            gate=lambda gate, j: self.gates[j + hidden * gate],
-            set_gate=lambda gate, j, value: BufferStore(self.gates, value, (j + hidden * gate,)),
-            recurrence=lambda j, row: self.transposed[d, j, row],
+            gate=lambda gate, j: self.gates[s, j + hidden * gate],
+            set_gate=lambda gate, j, value: BufferStore(self.gates, value, (s, j + hidden * gate)),
             recurrent_bias=lambda row: self.bias[d, 1, row],
             peephole=None if holes is None else peephole,
-            state=lambda j: self.h[self._state_index(d, j)],
-            set_state=lambda j, value: BufferStore(self.h, value, self._state_index(d, j)),
-            cell=lambda j: self.c[self._state_index(d, j)],
-            set_cell=lambda j, value: BufferStore(self.c, value, self._state_index(d, j)),
+            state=lambda j: self.h[self._state_index(d, n, j)],
+            set_state=lambda j, value: BufferStore(self.h, value, self._state_index(d, n, j)),
+            cell=lambda j: self.c[self._state_index(d, n, j)],
+            set_cell=lambda j, value: BufferStore(self.c, value, self._state_index(d, n, j)),
         )
 
 

@@ -38,6 +38,7 @@ from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
+from .conv_transpose_to_conv import ConvTransposeToConv
 from .convert_layout import ConvertLayout
 from .convert_to_dataflow import ConvertToDataflow
 from .dead_code_elimination import DeadCodeElimination
@@ -107,6 +108,7 @@ __all__ = [
     "CanonicalizeBindings",
     "CheckReuse",
     "CombineParallelMatmul",
+    "ConvTransposeToConv",
     "ConvertLayout",
     "ConvertToDataflow",
     "DataflowBlockPass",

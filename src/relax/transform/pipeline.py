@@ -11,6 +11,7 @@ from ..ir.transform import Pass, Sequential, Step
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
+from .conv_transpose_to_conv import ConvTransposeToConv
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fake_quantization_to_integer import FakeQuantizationToInteger
@@ -41,6 +42,9 @@ GRAPH: tuple[Step, ...] = (
         "quantised weights stay bytes, which are multiplied as such, before they are constants of floats",
     ),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
+    Step(
+        ConvTransposeToConv, "transposed convolutions are faster as convolutions, whose weights are known now"
+    ),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
 )

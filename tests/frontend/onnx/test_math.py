@@ -183,3 +183,18 @@ def test_what_is_refused(imported, nodes, message):
         imported(f"agraph (float[N, M] x, string[N] s) => (float[N] y) {{ {nodes} }}")
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.code, diagnostic.message) == ("E6001", message)
+
+
+def test_a_cube_is_a_product(agrees):
+    """x ** 3, as gelu by tanh has it: also of what is not finite, and of what is too large or small for a cube."""
+    mod = agrees(
+        """
+    agraph (float[N] x) => (float[N] y) {
+      three = Constant<value_float = 3.0>()
+      y = Pow(x, three)
+    }""",
+        np.array([1.5, -2.5, 0.0, -0.0, np.nan, np.inf, -np.inf, 1e20, -1e20, 1e-20, -3e-14], "float32"),
+        np.array([], "float32"),
+        np.array([7.0], "float32"),
+    )
+    assert "R.power(" not in mod["main"].script()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relax
+
 rng = np.random.default_rng(5)
 HIDDEN, INPUT = 3, 2
 
@@ -34,7 +36,12 @@ def test_recurrent_layers(agrees, name: str, gates: int, direction: str):
     text = f"""
     agraph (float[T, N, {INPUT}] x, {sizes}, float[{directions}, {2 * gates * HIDDEN}] b) => ({outputs}) {{
       y, h{cell} = {name} <hidden_size = {HIDDEN}, direction = "{direction}"> (x, w, r, b) }}"""
-    agrees(text, *(inputs(gates, directions, t, n) for t, n in ((1, 1), (4, 2), (7, 1))), opset=14, rtol=1e-4)
+    agrees(
+        text,
+        *(inputs(gates, directions, t, n) for t, n in ((1, 1), (4, 2), (7, 1), (3, 4), (2, 9))),
+        opset=14,
+        rtol=1e-4,
+    )
 
 
 def test_lengths_of_sequences(agrees):
@@ -44,3 +51,26 @@ def test_lengths_of_sequences(agrees):
       y, h = LSTM <hidden_size = {HIDDEN}> (x, w, r, b, s) }}"""
     lengths = np.array([2, 4, 1], "int32")
     agrees(text, (*inputs(4, 1, 4, 3), lengths), opset=14, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_sequences_of_a_batch_do_not_touch_each_other(imported, name: str, gates: int):
+    """A sequence gives the same alone as in a batch, of which four go through the steps together."""
+    hidden, batch = 19, 6
+    mod = imported(
+        f"""
+    agraph (float[T, N, 2] x, float[2, {gates * hidden}, 2] w, float[2, {gates * hidden}, {hidden}] r)
+    => (float[T, 2, N, {hidden}] y, float[2, N, {hidden}] h) {{
+      y, h = {name} <hidden_size = {hidden}, direction = "bidirectional"> (x, w, r) }}"""
+    )
+    run = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    x = rng.standard_normal((5, batch, 2)).astype("float32")
+    x[2, 1], x[3, 2], x[1, 5] = np.nan, np.inf, -np.inf
+    w = rng.standard_normal((2, gates * hidden, 2)).astype("float32")
+    r = rng.standard_normal((2, gates * hidden, hidden)).astype("float32")
+    together = [value.numpy() for value in run(x, w, r)]
+    assert [np.isnan(together[0][:, :, n]).any() for n in (0, 1, 3, 4)] == [False, True, False, False]
+    for n in range(batch):
+        alone = [value.numpy() for value in run(x[:, n : n + 1].copy(), w, r)]
+        for whole, part in zip(together, alone, strict=True):
+            np.testing.assert_allclose(whole[..., n : n + 1, :], part, 1e-5, 1e-6)

@@ -200,7 +200,8 @@ def _cast_rule(x: Operands) -> Elements | None:
 def _each(function: Callable[..., Any], *arrays: Array) -> Array:
     """A function applied to each element of arrays that broadcast, once for the same objects."""
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    columns: list[list[Any]] = [list(np.broadcast_to(a, shape).flat) for a in arrays]
+    parts: list[Any] = [np.broadcast_to(a, shape) for a in arrays]
+    columns: list[list[Any]] = [list(part.flat) for part in parts]
     done: dict[tuple[int, ...], Any] = {}
     results: list[Any] = []
     for items in zip(*columns, strict=True):
@@ -208,7 +209,8 @@ def _each(function: Callable[..., Any], *arrays: Array) -> Array:
         if key not in done:
             done[key] = function(*items)
         results.append(done[key])
-    return np.fromiter(results, object, len(results)).reshape(shape)
+    row: Array = np.fromiter(results, object, len(results))
+    return row.reshape(shape)
 
 
 def _map(function: Callable[[Any], Any], a: Array) -> Array:

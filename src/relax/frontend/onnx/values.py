@@ -55,7 +55,7 @@ class Elements:
 
         def element(item: Any) -> PrimExpr:
             """The expression of an item; an object or a number that comes again has the same. 0.0 is not -0.0."""
-            key = id(item) if isinstance(item, PrimExpr) else (type(item), item, math.copysign(1, item))
+            key: Any = id(item) if isinstance(item, PrimExpr) else (type(item), item, math.copysign(1, item))
             expr = done.get(key)
             if expr is None:
                 expr = simplify(item) if isinstance(item, PrimExpr) else const(item, reckoned)
@@ -63,8 +63,8 @@ class Elements:
             return expr
 
         items: list[Any] = list(source.flat)
-        array: Array = np.fromiter(map(element, items), object, len(items)).reshape(source.shape)
-        return Elements(array, dtype)
+        row: Array = np.fromiter(map(element, items), object, len(items))
+        return Elements(row.reshape(source.shape), dtype)
 
     @property
     def flat(self) -> Dims:
