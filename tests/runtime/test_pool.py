@@ -303,7 +303,7 @@ def test_loops_are_serial_for_a_time_after_a_worker_was_stopped(module):
 
     def body(_, begin, end):
         ran.append(threading.get_ident())
-        time.sleep(0.001 if threading.get_ident() == caller else 0.03)
+        time.sleep(0.0001 if threading.get_ident() == caller else 0.03)
         return 0
 
     entered = BODY(body)

@@ -38,8 +38,8 @@ _WAITS: Final = 256
 """Looks at the gate before the thread that entered a region doubts that the workers in it are running."""
 _OFFERS: Final = 64
 """The number of times that thread then offers its processor before it falls asleep."""
-_REST: Final = 8
-"""Regions are serial for so many times the loss."""
+_REST: Final = 16
+"""Regions are serial for as long as was lost; if losses follow each other, twice as long each time, up to so often."""
 _CHUNKS: Final = 256
 """The greatest number of chunks: more threads than that find no work."""
 
@@ -47,7 +47,7 @@ _CHUNKS: Final = 256
 _LOCK, _GATE, _WAKE, _SLEEPERS, _NEXT, _STARTED = 0, 128, 256, 260, 384, 512
 _BODY, _CAPTURES, _COUNT, _CHUNK, _MODE, _SEATS, _PROCESSOR = 640, 648, 656, 664, 672, 680, 684
 _ERROR_LOCK, _FAILED, _ERROR = 768, 776, 784
-_UNTIL, _BALANCE = 896, 904
+_UNTIL, _BALANCE, _TIMES = 896, 904, 912
 
 #: bits of the gate
 _OPEN, _WAITING, _FREE, _REGION = 1 << 12, 1 << 13, (1 << 12) - 1, 14
@@ -324,13 +324,29 @@ entry:
   br i1 %lost, label %rest, label %on
 rest:
   store double 0.0, ptr <BALANCE>
-  %length = fmul double %balance, -<REST>.0
+  %times = load double, ptr <TIMES>
+  %once = fcmp olt double %times, 1.0
+  %now_times = select i1 %once, double 1.0, double %times
+  %twice = fadd double %now_times, %now_times
+  %too_many = fcmp ogt double %twice, <REST>.0
+  %next_times = select i1 %too_many, double <REST>.0, double %twice
+  store double %next_times, ptr <TIMES>
+  %loss = fneg double %balance
+  %length = fmul double %loss, %now_times
   %ticks = fptosi double %length to i64
   %until = add i64 %now, %ticks
   store atomic i64 %until, ptr <UNTIL> monotonic, align 8
   ret void
 on:
   store double %balance, ptr <BALANCE>
+  %gain = fcmp ogt double %saved, 0.0
+  br i1 %gain, label %better, label %done
+better:
+  %times1 = load double, ptr <TIMES>
+  %fewer = fmul double %times1, 0.9375
+  store double %fewer, ptr <TIMES>
+  br label %done
+done:
   ret void
 }
 """
@@ -506,7 +522,7 @@ def pool_text(triple: str) -> str:
     fields = {
         "LOCK": _LOCK, "GATE": _GATE, "WAKE": _WAKE, "SLEEPERS": _SLEEPERS, "NEXT": _NEXT, "STARTED": _STARTED,
         "BODY": _BODY, "CAPTURES": _CAPTURES, "COUNT": _COUNT, "CHUNK": _CHUNK, "MODE": _MODE, "SEATS": _SEATS,
-        "PROCESSOR": _PROCESSOR, "UNTIL": _UNTIL, "BALANCE": _BALANCE,
+        "PROCESSOR": _PROCESSOR, "UNTIL": _UNTIL, "BALANCE": _BALANCE, "TIMES": _TIMES,
         "ERROR_LOCK": _ERROR_LOCK, "FAILED": _FAILED, "ERROR": _ERROR,
     }  # fmt: skip
     words = {
