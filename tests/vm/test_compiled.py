@@ -339,9 +339,9 @@ def test_a_function_becomes_one_prim_func():
     for line in (
         'heap = T.allocate((1,), "int64")',
         "T.anylist_keep_apart(r, 1, 1)",
-        'if not T.cell_fits("tensor", T.anylist_getitem(r, 0), T.int64(0), T.int64(0), T.int64(1), "float32"):',
-        'T.cell_fits("sizes", T.anylist_getitem(r, 0), T.address_of(heap[T.int64(0)]), T.int64(0), T.int64(1)',
-        'T.cell_alloc(T.anylist_getitem(r, 3), T.anylist_getitem(c, 12), T.anylist_getitem(c, 2), "float32", heap[T',
+        'if not T.cell_fits("tensor", T.anylist_getitem(r, 0), T.address_of(heap[T.int64(0)]), T.int64(0), T.int64(1), '
+        '"float32", T.int64(1), T.int64(1), T.int64(0)):',
+        'T.cell_alloc(T.anylist_getitem(r, 3), T.anylist_getitem(c, 14), T.anylist_getitem(c, 2), "float32", heap[T',
         'T.kernel_call("add", T.cell_data(T.anylist_getitem(r, 0)), T.cell_data(T.anylist_getitem(r, 0)),',
         "T.anylist_setitem(r, 1, T.anylist_getitem(r, 3))",
     ):

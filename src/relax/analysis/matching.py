@@ -97,8 +97,6 @@ class Check(Generic[ValueT, SlotT]):
     """One look at a value: at its kind, then at its dimensions, or the value of a scalar."""
 
     subject: Subject[ValueT]
-    first: bool
-    """True if nobody looked at the value before."""
     codes: tuple[Code[SlotT], ...]
     """What is done with each dimension, as `relax.runtime.match` has it; empty if nothing is done with any."""
 
@@ -185,10 +183,10 @@ class _Match(Generic[ValueT, SlotT]):
         return ASSERT_SLOT, self.slots.slot_of(dim)
 
     def _check(self, codes: Mapping[int, Code[SlotT]]) -> Check[ValueT, SlotT]:
-        first, self._looked_at = not self._looked_at, True
+        self._looked_at = True
         self.open.difference_update(codes)
         every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(self.dims)))
-        return Check(self.subject, first, every if codes else ())
+        return Check(self.subject, every if codes else ())
 
     def _inner(self) -> list[_Match[ValueT, SlotT]]:
         """The fields of a tuple of which something is expected."""
