@@ -210,3 +210,20 @@ def test_parts_take_what_they_use(tmp_path):
         IndexError, match=r"k: buffer \w+: index 3 is out of bounds for dimension 1 of size 3"
     ):
         built["k"](a, b, 2, 2.0)
+
+
+def test_captures_of_a_parallel_loop():
+    """The type of what a loop takes is written once, not for each value that it takes."""
+
+    def size(count):
+        buffers = ", ".join(f'A{i}: T.Buffer(("n",), "float32")' for i in range(count))
+        total = " + ".join(f"A{i}[i]" for i in range(count))
+        func = from_source(
+            f'from relax.script import tir as T\n\n@T.prim_func\ndef k({buffers}, B: T.Buffer(("n",), "float32")):\n'
+            f"    n = T.int64()\n    for i in T.parallel(n):\n        B[i] = {total}\n"
+        )
+        text = build_module(IRModule({"k": func}), "llvm").get_source("ll")
+        assert "relax.region" in text
+        return len(text)
+
+    assert size(80) - size(40) < LINEAR * (size(40) - size(20))

@@ -91,14 +91,14 @@ def check_compatible(value: StructInfo, expected: StructInfo, in_scope: Collecti
 
     `in_scope` are the shape variables that function types mention without binding them.
     """
-    if value is expected or _is_plainly_same(value, expected):
+    if value is expected or is_plainly_same(value, expected):
         return _FITS
     comparison = _Comparison(in_scope)
     comparison.compare(value, expected, ())
     return comparison.fit
 
 
-def _is_plainly_same(value: StructInfo, expected: StructInfo) -> bool:
+def is_plainly_same(value: StructInfo, expected: StructInfo) -> bool:
     """True for tensors of the same dtype, device and dimensions, as they are written: most comparisons are of such."""
     if type(value) is not TensorStructInfo or type(expected) is not TensorStructInfo:
         return False
@@ -594,6 +594,7 @@ __all__ = [
     "erase_to_well_defined",
     "fit_all",
     "is_base_of",
+    "is_plainly_same",
     "match_dimensions",
     "match_own",
     "struct_info_lca",

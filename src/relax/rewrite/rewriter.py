@@ -59,7 +59,7 @@ from ..expr import (
 )
 from ..info.dims import simplify_dim
 from ..info.mapping import map_struct_info
-from ..info.relations import is_base_of
+from ..info.relations import is_base_of, is_plainly_same
 from ..ir import (
     DiagnosticError,
     GlobalVar,
@@ -266,7 +266,10 @@ class Rewriter:
         sinfo_args = mapped(call.sinfo_args, self.info)
         if callee is call.op and args is call.args and sinfo_args is call.sinfo_args:
             return call
-        return Call(callee, args, call.attrs, sinfo_args, span=call.span)
+        made = Call(callee, args, call.attrs, sinfo_args, span=call.span)
+        if callee is call.op and sinfo_args is call.sinfo_args and all(map(_are_told_alike, call.args, args)):
+            set_slot(made, "_struct_info", call.struct_info_)  # the same would be derived
+        return made
 
     def if_(self, expr: If) -> RelaxExpr:
         """Hook for conditionals; the default rewrites the branches in scopes of their own."""
@@ -474,6 +477,16 @@ class Rewriter:
     def _shape_in_info(self, shape: RelaxExpr) -> RelaxExpr:
         new = self._dispatch(shape)
         return new if is_leaf(new) else shape
+
+
+def _are_told_alike(old: RelaxExpr, new: RelaxExpr) -> bool:
+    """True if the same is derived of two arguments: the same object, or variables of tensors with one description."""
+    if old is new:
+        return True
+    if not isinstance(old, Var) or not isinstance(new, Var):
+        return False
+    info, other = old.struct_info_, new.struct_info_
+    return info is not None and other is not None and is_plainly_same(info, other)
 
 
 def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:

@@ -34,7 +34,9 @@ class Effects:
 
     def only_reads(self, position: int) -> bool:
         """True if an argument is as it was before the call, and nobody new refers to it."""
-        return not any(selects(part, position) for part in (self.writes, self.keeps, self.aliases))
+        return not (self.writes or self.keeps or self.aliases) or not any(
+            selects(part, position) for part in (self.writes, self.keeps, self.aliases)
+        )
 
     def after(self, count: int) -> Effects:
         """The same of a call that has `count` other arguments before these."""

@@ -28,12 +28,12 @@ from ..analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NORMAL_FORM, SHAP
 from ..analysis.totality import is_surely_size
 from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.relations import is_base_of
-from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, walk
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo
 from ..op import builtin, is_call_of
 from ..op.intrinsic import DestinationPassing
 from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import with_info
@@ -172,12 +172,4 @@ class _Lowering(Rewriter):
 
 
 def _has_dps_call(func: Function) -> bool:
-    found: list[Node] = []
-
-    def visit(item: Node) -> bool:
-        if is_call_of(item, DestinationPassing):
-            found.append(item)
-        return not found and not isinstance(item, (Var, StructInfo))
-
-    walk(func, visit)
-    return bool(found)
+    return any(is_call_of(binding.value, DestinationPassing) for binding in bindings_in(func))

@@ -47,7 +47,7 @@ from ..op import operator_of
 from ..op.intrinsic import DestinationPassing
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
-from ..rewrite import Rewriter, bindings_in
+from ..rewrite import Rewriter, bindings_in, blocks_in
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
 from .rebuild import with_info
@@ -298,6 +298,8 @@ def localize_outputs(func: Function) -> Function:
 def dataflow_outputs(func: Function) -> list[Var]:
     """The variables that dataflow blocks bind and show outside; blocks in functions inside a block do not count."""
     found: list[Var] = []
+    if not any(isinstance(block, DataflowBlock) for block in blocks_in(func)):
+        return found
 
     def visit(item: Node) -> bool:
         if isinstance(item, DataflowBlock):

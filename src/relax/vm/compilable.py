@@ -22,6 +22,7 @@ from ..expr import (
     DataTypeImm,
     ExternFunc,
     Function,
+    If,
     MatchCast,
     PrimValue,
     SeqExpr,
@@ -68,18 +69,42 @@ _LEAVES: Final = (
 
 
 def _is_first_order(function: Function) -> bool:
-    first_order = True
     infos: dict[int, StructInfo] = {}
+    pending: list[RelaxExpr] = [function.body]
+    parts: list[Node] = list(function.params)
+    while pending:
+        expr = pending.pop()
+        if isinstance(expr, SeqExpr):
+            parts += [
+                expr.body,
+                *(part for b in expr.blocks for c in b.bindings for part in (c.var, c.value)),
+            ]
+            pending += [b.value for block in expr.blocks for b in block.bindings if isinstance(b.value, If)]
+        elif isinstance(expr, If):
+            parts.append(expr.cond)
+            pending += [expr.true_branch, expr.false_branch]
+        else:
+            parts.append(expr)
+    functions = (GlobalVar, ExternFunc, Function)
+    return not any(isinstance(part, functions) for part in parts) and all(
+        _is_part_of_first_order(part, infos) for part in parts if not isinstance(part, If)
+    )
+
+
+def _is_part_of_first_order(part: Node, infos: dict[int, StructInfo]) -> bool:
+    """True if a node is of first order, and all below."""
+    first_order = True
 
     def visit(node: Node) -> bool:
         nonlocal first_order
         first_order = first_order and _is_node_of_first_order(node, infos)
-        if first_order and isinstance(node, Call) and all(type(arg) in _VALUES for arg in node.args):
-            first_order = all(_is_node_of_first_order(arg, infos) for arg in node.args)
-            return False
         return first_order and not isinstance(node, _LEAVES)
 
-    walk(function, visit)
+    if isinstance(part, _LEAVES):
+        return _is_node_of_first_order(part, infos)
+    if isinstance(part, Call) and all(type(arg) in _VALUES for arg in part.args):
+        return all(_is_node_of_first_order(node, infos) for node in (part, *part.args))
+    walk(part, visit)
     return first_order
 
 
