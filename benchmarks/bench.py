@@ -211,8 +211,15 @@ def compare(actual: np.ndarray, expected: np.ndarray, bfloat16: bool, name: str)
         raise AssertionError(f"{name}: the difference is {error:.1%} of the output's length")
 
 
+REST = 0.03
+"""Seconds between the runs of one engine and those of the next."""
+
+
 def alternate(runs: dict[str, Run], budget: float) -> dict[str, float]:
-    """The median time of each run in ms; they take turns, each for about `budget` seconds in all."""
+    """The median time of each run in ms; they take turns, each for about `budget` seconds in all.
+
+    Threads of an engine go on looking for work for some milliseconds: the next one waits for that, as it would be alone.
+    """
     repeats: dict[str, int] = {}
     for name, run in runs.items():
         start = time.perf_counter()
@@ -223,6 +230,7 @@ def alternate(runs: dict[str, Run], budget: float) -> dict[str, float]:
     end = time.perf_counter() + budget * len(runs)
     while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
         for name, run in runs.items():
+            time.sleep(REST)
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 run()
