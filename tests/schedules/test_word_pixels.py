@@ -117,7 +117,9 @@ def test_unknown_sizes(form, stride):
 BYTES = ("uint8", "int8", "int32")
 
 
-def bytes_convolution(ci, co, size, stride=1, n=1, data="uint8"):
+def bytes_convolution(ci, co, size, stride=1, data="uint8"):
+    """Of a number of images that is not known: it may be worth it."""
+    n = te.var("n", "int64")
     x = te.placeholder((n, ci, *size), data, "X")
     w = te.placeholder((co, ci, *(1 for _ in size)), "int8", "W")
     return te.create_prim_func([x, w, topi.nn.conv(x, w, stride, out_dtype="int32")])
@@ -128,7 +130,7 @@ def sums_of_bytes(x, w, stride=1):
     return np.einsum("oc,nchw->nohw", w[:, :, 0, 0].astype("int32"), pixels)
 
 
-@pytest.mark.parametrize("inputs", [1, 3, 4, 9, 170])
+@pytest.mark.parametrize("inputs", [1, 3, 8, 170])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_bytes(form, inputs, stride):
     """The data have no sign, the weights have one: they are not exchanged, whichever are the rows of tiles."""
@@ -136,14 +138,14 @@ def test_bytes(form, inputs, stride):
     x = generator.integers(0, 256, (2, inputs, 7, 13)).astype("uint8")
     w = generator.integers(-128, 128, (29, inputs, 1, 1)).astype("int8")
     x[0], w[0] = 255, -128
-    same(bytes_convolution(inputs, 29, (7, 13), stride, 2), x, w, sums_of_bytes(x, w, stride), BYTES)
+    same(bytes_convolution(inputs, 29, (7, 13), stride), x, w, sums_of_bytes(x, w, stride), BYTES)
 
 
 def test_bytes_of_images_of_unknown_size(form):
-    n, h, w = (te.var(name, "int64") for name in "nhw")
+    h, w = (te.var(name, "int64") for name in "hw")
     generator = np.random.default_rng(0)
     weights = generator.integers(-128, 128, (35, 6, 1, 1)).astype("int8")
-    func = bytes_convolution(6, 35, (h, w), n=n)
+    func = bytes_convolution(6, 35, (h, w))
     for batch, size in SIZES:
         x = generator.integers(0, 256, (batch, 6, *size)).astype("uint8")
         same(func, x, weights, sums_of_bytes(x, weights), BYTES)

@@ -266,7 +266,8 @@ class Direct:
             first = begin + c
 
             def each(is_whole: bool) -> Stmt:
-                return loop("p", self.height, lambda p: let("co", channel(p), lambda co: self.of_block.of_lane(p).vector(
+                results = self.of_block.of_lane
+                return loop("p", self.height, lambda p: let("co", channel(p), lambda co: results(p).vector(
                     [*batch, co, *ys], first, lanes, lambda lane: BufferLoad(tile, (p, c + lane)),
                     is_whole=is_whole)))  # fmt: skip
 
