@@ -218,7 +218,7 @@ REST = 0.03
 def alternate(runs: dict[str, Run], budget: float) -> dict[str, float]:
     """The median time of each run in ms; they take turns, each for about `budget` seconds in all.
 
-    Threads of an engine go on looking for work for some milliseconds: the next one waits for that, as it would be alone.
+    Threads of an engine go on looking for work for some milliseconds: the next one waits for that.
     """
     repeats: dict[str, int] = {}
     for name, run in runs.items():
