@@ -128,6 +128,20 @@ def test_the_error_is_within_its_bound(m, n, k, scale):
     assert error <= 6 * plain
 
 
+@pytest.mark.parametrize("rows", [slice(150, 151), slice(0, 10), slice(100, 200), slice(0, 200, 2)])
+@pytest.mark.parametrize("scale", [0, 1e-6, 1e6])
+def test_rows_that_are_very_different_keep_their_digits(of_any_rows, rows, scale):
+    """What is zero stays zero; a small row beside a large one has the error of a plain sum."""
+    generator = np.random.default_rng(1)
+    a, b = (generator.standard_normal(shape).astype("float32") for shape in ((200, 257), (257, 270)))
+    a[rows] *= np.float32(scale)
+    exact, size = (
+        a.astype("float64") @ b.astype("float64"),
+        np.abs(a).astype("float64") @ np.abs(b).astype("float64"),
+    )
+    assert (np.abs(of_any_rows(a, b) - exact) <= 16 * 2**-24 * size).all()
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 def test_what_is_not_finite_stays_in_its_row(of_any_rows, value):
     """A sum of quarters has it in two rows; the plain product computes all again."""

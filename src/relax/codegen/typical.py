@@ -7,6 +7,7 @@ overflows wraps around, a divisor below 1 counts as 1. Nothing may depend on suc
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -99,23 +100,27 @@ def _remainder(a: Val, b: Val) -> Val:
     return a - _quotient(a, b) * b.intrinsic("smax", 1)
 
 
+def _intrinsic(name: str) -> Callable[[Val, Val], Val]:
+    return lambda a, b: a.intrinsic(name, b)
+
+
 _RULES: Final[dict[type[PrimExpr], Callable[[Val, Val], Val]]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    Min: lambda a, b: a.intrinsic("smin", b),
-    Max: lambda a, b: a.intrinsic("smax", b),
+    Add: operator.add,
+    Sub: operator.sub,
+    Mul: operator.mul,
+    Min: _intrinsic("smin"),
+    Max: _intrinsic("smax"),
     Div: _quotient,
     Mod: _remainder,
     FloorDiv: _quotient,
     FloorMod: _remainder,
-    LT: lambda a, b: a.lt(b),
-    LE: lambda a, b: a.le(b),
-    GT: lambda a, b: a.gt(b),
-    GE: lambda a, b: a.ge(b),
-    EQ: lambda a, b: a.eq(b),
-    NE: lambda a, b: a.ne(b),
-    And: lambda a, b: a & b,
-    Or: lambda a, b: a | b,
+    LT: Val.lt,
+    LE: Val.le,
+    GT: Val.gt,
+    GE: Val.ge,
+    EQ: Val.eq,
+    NE: Val.ne,
+    And: operator.and_,
+    Or: operator.or_,
 }
 """Rules of operations. A division that truncates is estimated as one that rounds down."""

@@ -3,7 +3,8 @@
     for i, j, k in T.grid(M, N, K):     for slab in range(…):                           516 rows at a time
         with T.block("C"):                  for r in T.parallel(258):                   the quarters of A and their sums
             with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, A22, S1, S2, S3
-                C[i, j] = 0                 for task in T.parallel(parts * pairs):      114 rows of a half, two panels
+                C[i, j] = 0                     uneven[r] = rows r and 258 + r are very different
+                                            for task in T.parallel(parts * pairs):      114 rows of a half, two panels
             C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 384)):
                                                     rights[0:4, 0:384, 0:64] = T2 - B21, T1, T2, T3
     for i, j in T.grid(M, N):                       for i in range(3):                  in register tiles
@@ -28,9 +29,12 @@ zeros. Columns behind the last pair of panels are left to the plain product.
 
 The error of an element is at most `ERROR` · (K + 18) · 2⁻²⁴ times K · max |A| · max |B|, where a plain sum's is at most
 K · 2⁻²⁴ times the sum of the magnitudes of its own products: small elements among large ones lose digits. (Each result
-adds at most 18 times the product of the greatest elements for each k of a half, after K / 2 + 9 roundings.) An infinity
-or NaN, or what overflows in a sum of quarters, would spread to elements that have none: where any result is not finite,
-the plain product computes all of them again.
+adds at most 18 times the product of the greatest elements for each k of a half, after K / 2 + 9 roundings.) The
+greatest element of A is that of the two rows that are computed together, one of the upper half of a slab and one of
+the lower. Where these are `EVEN` times apart, as rows of zeros are that fill up a sequence, the plain product computes
+all results: what is normalised after would show the noise of the other row. An infinity or NaN, or what overflows in a
+sum of quarters, would spread to elements that have none: where any result is not finite, the plain product computes all
+of them again.
 
 Refused: other dtypes, rows that are few or fill their tiles badly, shallow or narrow products, several matrices,
 results that are stored where operands of the statement behind the product are, and everything where
@@ -48,7 +52,8 @@ from typing import Final
 
 from ...ir.transform import PassContext
 from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
-from ...prim.instructions import prefetch
+from ...prim.instructions import prefetch, vector_reduce_max
+from ...prim.intrin import abs as absolute
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -86,6 +91,8 @@ from .winograd import FAST_ALGORITHMS
 
 ERROR: Final = 4.5
 """The factor of the bound of errors (see above)."""
+EVEN: Final = 16
+"""How many times the greatest element of a row may be that of the row with which it is computed."""
 PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
@@ -112,6 +119,8 @@ class _Slab:
     upper: PrimExpr
     tiles: PrimExpr
     lefts: Buffer
+    uneven: Buffer
+    """By row of a half: not 0 where the two rows that are computed together are very different."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +202,10 @@ class Sevens:
         """The most tiles of a part, whose seven sums stay in the second-level cache."""
 
     def product(self, finite: Buffer) -> Stmt:
-        """All slabs; `finite[0]` becomes the number of panels that are computed, 0 if any result is not finite."""
+        """All slabs; `finite[0]` becomes the number of panels that are computed.
+
+        That is 0 if any result is not finite, or rows are very different.
+        """
         tile = self.tile
         slabs, tiles = _slabs(self.operands.rows, tile)
         most = tiles_of(simplify(tiles))
@@ -203,24 +215,30 @@ class Sevens:
         parts = -(-most // LEAST_TILES)
         shapes = (self.blocks, PRODUCTS, most * tile.rows, self.block), (pairs * parts, tile.lanes)
 
-        def body(lefts: Buffer, flags: Buffer) -> Stmt:
+        def body(lefts: Buffer, flags: Buffer, uneven: Buffer) -> Stmt:
             return named("slabs", simplify(slabs), lambda slabs: named(
                 "tiles", tiles, lambda tiles: block([
                     BufferStore(finite, const(self.count, "int64"), (int64(0),)),
-                    loop("slab", slabs, lambda slab: self._slab(lefts, flags, finite, slab, tiles)),
+                    loop("slab", slabs, lambda slab: _while(finite, self._slab(
+                        lefts, flags, uneven, finite, slab, tiles))),
                 ])))  # fmt: skip
 
         return scratch("lefts", shapes[0], self.dtype, lambda lefts: scratch(
-            "flags", shapes[1], self.dtype, lambda flags: body(lefts, flags)))  # fmt: skip
+            "flags", shapes[1], self.dtype, lambda flags: scratch(
+                "uneven", (most * tile.rows, tile.lanes), self.dtype, lambda uneven:
+                    body(lefts, flags, uneven))))  # fmt: skip
 
-    def _slab(self, lefts: Buffer, flags: Buffer, finite: Buffer, number: Var, tiles: PrimExpr) -> Stmt:
+    def _slab(
+        self, lefts: Buffer, flags: Buffer, uneven: Buffer, finite: Buffer, number: Var, tiles: PrimExpr
+    ) -> Stmt:
         """The rows of a slab: sums of A, the products, and whether all were finite."""
         rows, height = self.operands.rows, self.tile.rows
         size = simplify(tiles * (2 * height))
 
         def of_rows(first: PrimExpr, count: PrimExpr) -> Stmt:
-            slab = _Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts)
-            return IfThenElse(count > 0, block([self._lefts(slab), self._tasks(slab, flags, finite)]))
+            slab = _Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts, uneven)
+            tasks = _while(finite, self._tasks(slab, flags, finite))
+            return IfThenElse(count > 0, block([self._lefts(slab), self._evenness(slab, finite), tasks]))
 
         def behind(first: PrimExpr) -> Stmt:
             count = minimum(size, maximum(rows - first, int64(0)))
@@ -248,8 +266,12 @@ class Sevens:
                     (operands.row, int64(1)), (operands.k, int64(size))))
                 for place in (upper, lower) for start, size in self._halves()
             ]  # fmt: skip
-            result = loop("ko", self.blocks, lambda ko: loop("v", self.block // lanes, lambda v: (
-                self._seven_lefts(slab.lefts, views, ko, r, v * lanes))))  # fmt: skip
+            result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
+                *(vector_store(greatest, (int64(i), int64(0)), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
+                loop("ko", self.blocks, lambda ko: loop("v", self.block // lanes, lambda v: (
+                    self._seven_lefts(slab.lefts, greatest, views, ko, r, v * lanes)))),
+                self._compared(slab, greatest, r),
+            ]))  # fmt: skip
             for view in reversed(views):
                 result = DeclBuffer(view, result)
             return result
@@ -260,7 +282,32 @@ class Sevens:
         """The first and the number of each half of the depth."""
         return (0, self.half), (self.half, self.depth - self.half)
 
-    def _seven_lefts(self, lefts: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr) -> Stmt:
+    def _compared(self, slab: _Slab, greatest: Buffer, r: Var) -> Stmt:
+        """Whether the greatest elements of two rows are very different."""
+        upper, lower = (
+            vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), self.tile.lanes)) for i in (0, 1)
+        )
+        even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
+        flag = Select(even, const(0, self.dtype), const(1, self.dtype))
+        return vector_store(slab.uneven, (r, int64(0)), spread(flag, self.tile.lanes))
+
+    def _evenness(self, slab: _Slab, finite: Buffer) -> Stmt:
+        """No panels are computed if any rows are very different."""
+        lanes = self.tile.lanes
+
+        def added(r: Var) -> Stmt:
+            first, own = (vector_load(slab.uneven, (row, int64(0)), lanes) for row in (int64(0), r))
+            return vector_store(slab.uneven, (int64(0), int64(0)), Add(first, own))
+
+        found = NE(BufferLoad(slab.uneven, (int64(0), int64(0))), const(0, self.dtype))
+        return block([
+            loop("r", simplify(slab.tiles * self.tile.rows), added),
+            IfThenElse(found, BufferStore(finite, int64(0), (int64(0),))),
+        ])  # fmt: skip
+
+    def _seven_lefts(
+        self, lefts: Buffer, greatest: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr
+    ) -> Stmt:
         lanes = self.tile.lanes
         place = simplify(ko * self.block + c)
 
@@ -275,7 +322,12 @@ class Sevens:
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
         values = (a11, a12, Sub(a12, s2), a22, s1, s2, Sub(a11, a21))
-        result = block(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values))
+        result = block([
+            *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
+            *(vector_store(greatest, (int64(i), int64(0)), maximum(
+                vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
+              for i, (a, b) in enumerate(((a11, a12), (a21, a22)))),
+        ])  # fmt: skip
         result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
         for var, load in reversed(list(zip((a11, a12, a21, a22), loads, strict=True))):
             result = LetStmt(var, load, result)
@@ -550,6 +602,11 @@ class Sevens:
         else:
             each = loop("r", count, lambda r: loop("v", self.tile.vectors, lambda v: made(r, v * lanes)))
         return result.declared(each)
+
+
+def _while(finite: Buffer, body: Stmt) -> Stmt:
+    """The statement, unless something was found already for which all is computed plainly."""
+    return IfThenElse(NE(BufferLoad(finite, (int64(0),)), int64(0)), body)
 
 
 def tiles_of(tiles: PrimExpr) -> int:
