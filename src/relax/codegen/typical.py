@@ -7,7 +7,6 @@ overflows wraps around, a divisor below 1 counts as 1. Nothing may depend on suc
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -105,9 +104,9 @@ def _intrinsic(name: str) -> Callable[[Val, Val], Val]:
 
 
 _RULES: Final[dict[type[PrimExpr], Callable[[Val, Val], Val]]] = {
-    Add: operator.add,
-    Sub: operator.sub,
-    Mul: operator.mul,
+    Add: Val.__add__,
+    Sub: Val.__sub__,
+    Mul: Val.__mul__,
     Min: _intrinsic("smin"),
     Max: _intrinsic("smax"),
     Div: _quotient,
@@ -120,7 +119,7 @@ _RULES: Final[dict[type[PrimExpr], Callable[[Val, Val], Val]]] = {
     GE: Val.ge,
     EQ: Val.eq,
     NE: Val.ne,
-    And: operator.and_,
-    Or: operator.or_,
+    And: Val.__and__,
+    Or: Val.__or__,
 }
 """Rules of operations. A division that truncates is estimated as one that rounds down."""
