@@ -265,19 +265,27 @@ def dependencies(bindings: Iterable[Binding]) -> dict[Binding, list[Binding]]:
     """For each of some bindings, those whose variables or sizes it uses."""
     bindings = list(bindings)
     definers: dict[Var | ShapeVar, Binding] = {}
+    uses = {binding: _uses(binding) for binding in bindings}
+    known: set[ShapeVar] = set()
     for binding in bindings:
         definers[binding.var] = binding
         if isinstance(binding, MatchCast):
             for size in bound_in(binding.struct_info):
-                definers.setdefault(size, binding)  # the first cast binds it, later ones compare
-    return {binding: _needed(binding, definers) for binding in bindings}
+                if size not in known:  # else it is bound before, and compared here
+                    definers[size] = binding
+        known.update(uses[binding].shape_variables)
+    return {binding: _needed(binding, uses[binding], definers) for binding in bindings}
 
 
-def _needed(binding: Binding, definers: Mapping[Var | ShapeVar, Binding]) -> list[Binding]:
+def _uses(binding: Binding) -> Uses:
     uses = uses_of(binding.value)
     uses.add_definition(binding.var)
     if isinstance(binding, MatchCast):
         uses.add_info(binding.struct_info)
+    return uses
+
+
+def _needed(binding: Binding, uses: Uses, definers: Mapping[Var | ShapeVar, Binding]) -> list[Binding]:
     needed = [definers[name] for name in (*uses.variables, *uses.shape_variables) if name in definers]
     return [other for other in dict.fromkeys(needed) if other is not binding]
 

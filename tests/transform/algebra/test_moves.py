@@ -235,6 +235,27 @@ def test_bindings_are_sorted(keeps, options, expected):
     keeps(Unsorted, after, (3,))
 
 
+def test_sizes_that_a_cast_compares_are_not_bound_by_it(check):
+    """`n` is the function's: what uses it does not wait for the cast, which waits for that."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                a = R.add(x, x)
+                b = R.call_pure_packed("fuzz.same", a, sinfo_args=R.Tensor(ndim=2, dtype="float32"))
+                k = T.int64()
+                c = R.match_cast(b, R.Tensor((n, k), "float32"))
+                d = R.exp(c)
+                R.output(d)
+            return d
+
+    assert order(TopologicalSort()(Before)) == "abcd"
+    assert order(TopologicalSort("breadth-first", "from-outputs")(Before)) == "abcd"
+
+
 def test_sizes_are_bound_before_they_are_used(check):
     @I.ir_module
     class Before:
