@@ -98,7 +98,7 @@ class Check(Generic[ValueT, SlotT]):
 
     subject: Subject[ValueT]
     codes: tuple[Code[SlotT], ...]
-    """What is done with each dimension, as `relax.runtime.match` has it; empty if nothing is done with any."""
+    """The treatment of each dimension, as `relax.runtime.match` has it; empty if nothing is done with any."""
 
 
 def checks(

@@ -164,7 +164,7 @@ def _quick_checks(cls: type[Node]) -> tuple[tuple[str, Callable[[Any], bool]], .
 
 
 def _fits(declared: Any) -> Callable[[Any], bool]:
-    """Whether a value is of a declared type; False also where that takes a closer look."""
+    """A test for values of a declared type: False also where a closer look is needed."""
     origin, args = get_origin(declared), get_args(declared)
     if declared is Any:
         return lambda value: True

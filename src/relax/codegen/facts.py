@@ -284,7 +284,7 @@ class Knowledge:
         return result
 
     def evidently_in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
-        """What `in_bounds` says, as far as numbers tell: the prover is not asked."""
+        """The answer of `in_bounds` as far as numbers tell: the prover is not asked."""
         low, high = self._compared(index, *self.interval(index))
         return low >= 0 and high < 2**63, high < self.interval(size)[0] or self._plainly_below(index, size)
 

@@ -19,7 +19,7 @@ from .program_table import ProgramTable
 def compile_functions(
     builder: ExecBuilder, mod: IRModule, constants: dict[int, tuple[Constant, Operand]] | None = None
 ) -> LaterFunctions:
-    """What can be compiled of a lowered module: the compiled forms, by their names, each made when it is asked for.
+    """The compiled forms of the functions of a lowered module that have one, by name, each made when it is asked for.
 
     Once all are made, they are declared to the executable. The functions are part of it as bytecode as well
     (`relax.vm.codegen`), whose constants they share.

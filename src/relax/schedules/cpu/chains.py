@@ -27,7 +27,7 @@ DTYPE = "float32"
 
 @dataclass(frozen=True)
 class Finish:
-    """What is made of each sum of a convolution."""
+    """A formula for each sum of a convolution."""
 
     store: BufferStore
     """The store of a result."""
@@ -111,7 +111,7 @@ def _link(kernel: Kernel) -> Link | None:
 
 
 def _finish(kernel: Kernel) -> Finish | None:
-    """What is made of the sums of a convolution; None if what the channel decides may fail or is not float32."""
+    """The formula of the sums of a convolution; None if what the channel decides may fail or is not float32."""
     windows = kernel.windows
     store, total = finished(kernel)
     varying = (total, *(axis.pixel.var for axis in windows.axes), *(v.var for v in windows.batch))

@@ -181,7 +181,7 @@ def _starts_from_identity(stage: Stage) -> bool:
 
 
 def _sources(stage: Stage) -> dict[Buffer, PrimExpr] | None:
-    """What each result is taken from, of an update that chooses between the results so far and an element."""
+    """The source of each result, of an update that chooses between the results so far and an element."""
     names: dict[Var, PrimExpr] = {}
     body = stage.body
     while isinstance(body, LetStmt):

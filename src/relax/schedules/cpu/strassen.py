@@ -92,7 +92,7 @@ from .winograd import FAST_ALGORITHMS
 ERROR: Final = 4.5
 """The factor of the bound of errors (see above)."""
 EVEN: Final = 16
-"""How many times the greatest element of a row may be that of the row with which it is computed."""
+"""The most by which the greatest elements of two rows that are computed together may differ, as a factor."""
 PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
@@ -283,7 +283,7 @@ class Sevens:
         return (0, self.half), (self.half, self.depth - self.half)
 
     def _compared(self, slab: _Slab, greatest: Buffer, r: Var) -> Stmt:
-        """Whether the greatest elements of two rows are very different."""
+        """Note if the greatest elements of two rows are very different."""
         upper, lower = (
             vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), self.tile.lanes)) for i in (0, 1)
         )
