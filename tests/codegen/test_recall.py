@@ -36,8 +36,9 @@ def written(monkeypatch):
     monkeypatch.setattr(
         codegen.build,
         "written_kernels",
-        lambda funcs, target: (
-            names.append([name for name in funcs if "_parallel" not in name]) or write(funcs, target)
+        lambda funcs, target, later: (
+            names.append([name for name in (*funcs, *later.names) if "_parallel" not in name])
+            or write(funcs, target, later=later)
         ),
     )
     return names
