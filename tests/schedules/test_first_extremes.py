@@ -139,3 +139,13 @@ def test_what_is_computed_of_elements(target):
 def test_other_selections_stay_with_lanes(target, func):
     """The last of equals; a condition that says nothing of NaN; numbers that fall."""
     assert not is_recognised(func, target)
+
+
+def test_rows_whose_places_need_more_bits_are_refused(target, monkeypatch):
+    monkeypatch.setattr(first_extremes, "LONGEST", 100)
+    n, k = (te.var(name, "int64") for name in "nk")
+    x = te.placeholder((n, k), "int8", "X")
+    func = schedule(te.create_prim_func([x, topi.argmax(x, axis=1)]), target, [Nests()])
+    tir.interpret(func, np.zeros((2, 99), "int8"), np.zeros(2, "int64"))
+    with pytest.raises(AssertionError, match="^the first extreme element of 100 or more cannot be found"):
+        tir.interpret(func, np.zeros((2, 100), "int8"), np.zeros(2, "int64"))

@@ -12,7 +12,8 @@
 
 A lane meets its elements in their order, so an element is taken if it is greater than the one so far: places need not
 be compared, and are 32 bits wide until the end. A lane starts from the least value and its first place, as if it had
-met that value there. NaN counts as greatest, or least.
+met that value there. NaN counts as greatest, or least. A row of `LONGEST` elements or more, whose places need more
+bits, is refused when the kernel runs.
 
 Where memory runs along the rows, the places of a strip are those within some 2³⁰ elements, and are widened after these.
 
@@ -51,7 +52,7 @@ from ...prim.intrin import ceildiv, floordiv, floormod, if_then_else, isnan, max
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, ForKind, LetStmt, Stmt
+from ...tir import AssertStmt, Buffer, BufferLoad, BufferStore, ForKind, LetStmt, Stmt
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.renew import renew_bound_vars
 from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
@@ -67,6 +68,10 @@ AT_ONCE: Final = 2
 """Elements of a row that are compared before the best so far are stored, where memory runs along the rows."""
 PIECE: Final = 1 << 30
 """Elements whose numbers are counted in 32 bits where memory runs along the rows."""
+
+
+LONGEST: Final = 1 << 35
+"""Elements that a row does not have, if they lie side by side."""
 
 
 @dataclass(frozen=True)
@@ -296,8 +301,12 @@ class _Row:
             return block([*starts, bound(fixed, block(parts)), self.end(best, blocks, extent)])
 
         shape = (self.count, self.lanes)
-        return alloc("best", shape, self.extreme.dtype, "local", lambda best: alloc(
+        row = alloc("best", shape, self.extreme.dtype, "local", lambda best: alloc(
             "blocks", shape, "int32", "local", lambda blocks: filled(best, blocks)))  # fmt: skip
+        if self.extreme.axis.size is not None and self.extreme.axis.size < LONGEST:
+            return row
+        message = f"the first extreme element of {LONGEST} or more cannot be found"
+        return AssertStmt(extent < LONGEST, message, row)
 
     def vectors(self, number: PrimExpr, best: Buffer, blocks: Buffer, end: PrimExpr | None) -> Stmt:
         """A block of vectors; elements from `end` on count for nothing."""
