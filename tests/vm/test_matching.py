@@ -114,3 +114,24 @@ def test_values_fit_or_are_refused_as_the_language_says(executable, way, tmp_pat
         assert {type(result) for result in expected} == {int, tuple}, f"{name}: nothing fits, or all does"
         for value, result in zip(values, expected, strict=True):
             assert outcome(functions[name], value) == result, (name, value)
+
+
+@pytest.mark.parametrize("mode", ["interpreter", "bytecode", "compiled"])
+def test_a_number_of_an_annotation_has_its_dtype(mode):
+    """0.1 is not the same number in float32."""
+    program = from_source(
+        HEAD
+        + """
+    @R.function
+    def main(a: R.Prim("float32")) -> R.Prim("float32", value=T.float32(0.1)):
+        b = R.match_cast(a, R.Prim("float32", value=T.float32(0.1)))
+        return b
+"""
+    )
+    if mode == "interpreter":
+        main = relax.interpreter.Interpreter(program)["main"]
+    else:
+        main = relax.VirtualMachine(relax.build(program, exec_mode=mode), relax.cpu())["main"]
+    assert main(0.1) == float(np.float32(0.1))
+    with pytest.raises(ValueError, match="^main: match_cast of a: the value is 0.2"):
+        main(0.2)

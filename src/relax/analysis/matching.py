@@ -25,7 +25,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ..info.mapping import bound_in, dims_of
 from ..ir import StructInfo
-from ..prim import FloatImm, IntImm, PrimExpr, Var
+from ..prim import FloatImm, IntImm, PrimExpr, Var, evaluate
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, STORE, STORE_SIZE
 from ..struct_info import (
     ObjectStructInfo,
@@ -178,8 +178,10 @@ class _Match(Generic[ValueT, SlotT]):
         return self._check({axis: self._compared(self.dims[axis]) for axis in axes})
 
     def _compared(self, dim: PrimExpr) -> Code[SlotT]:
-        if isinstance(dim, IntImm | FloatImm):
+        if isinstance(dim, IntImm):
             return ASSERT_IMM, dim.value
+        if isinstance(dim, FloatImm):
+            return ASSERT_IMM, evaluate(dim)  # as a number of its dtype
         return ASSERT_SLOT, self.slots.slot_of(dim)
 
     def _check(self, codes: Mapping[int, Code[SlotT]]) -> Check[ValueT, SlotT]:
