@@ -226,8 +226,6 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"take: .*(\bindex\b|is outside of shape).*", "take: an index is out of range"),
     # Kernels tell which sizes do not fit as they were written; the interpreter only that they do not.
     (r"\b(differ|be broadcast)(: .* and .*| \(.*\))$", r"\1"),
-    # Storage is told in bytes.
-    (r"(a shape cannot have a negative dimension), as in \(-\d+,\)$", r"\1"),
     # One value has several names; which one is told is not said.
     (r"match_cast of \w+", "match_cast of a value"),
     # How an expected size is explained depends on what has been simplified; what it is does not.

@@ -255,14 +255,15 @@ def passes_keep(
                 after = _apply(name, make, mod)
                 if after is not mod:
                     found = interpreted(after, cases)
-                    _compare(f"after {name}", _as_after(name, expected, found), found, how, cases)
+                    _compare(f"after {name}", _as_after([name], expected, found), found, how, cases)
                 _idempotent(name, make, after)
     lowered = mod
     for name, make in LOWERING.items():
         with _narrowed(names=[name]):
             before, lowered = lowered, _apply(name, make, lowered)
             if lowered is not before and (names is None or name in names):
-                _compare(f"after lowering to {name}", expected, interpreted(lowered, cases), how, cases)
+                found = interpreted(lowered, cases)
+                _compare(f"after lowering to {name}", _as_after([name], expected, found), found, how, cases)
                 _idempotent(name, make, lowered)
 
 
@@ -281,16 +282,36 @@ def orders_keep(
             if mod is before:
                 continue
             found = interpreted(mod, cases)
-            _compare(f"after {name}", _as_after(name, expected, found), found, how, cases)
+            _compare(f"after {name}", _as_after(names[:done], expected, found), found, how, cases)
             if name in ("ConvertToDataflow", "InlinePrivateFunctions"):
                 expected = found  # errors of what stands in a block now may vanish; they name other functions
 
 
-def _as_after(name: str, expected: list[Outcome], found: list[Outcome]) -> list[Outcome]:
-    """What is expected after a pass: an error of a function that was inlined is one of the function around it."""
-    if name != "InlinePrivateFunctions":
-        return expected
-    return [_of_function(wanted, got) for wanted, got in zip(expected, found, strict=True)]
+WITH_STORAGE = frozenset(list(LOWERING)[list(LOWERING).index("StaticPlanBlockMemory") :])
+"""From these passes on a program has storages, whose sizes are told in bytes."""
+NEGATIVE = re.compile(r"a shape cannot have a negative dimension, as in \(-\d+,\)$")
+
+
+def _as_after(names: Sequence[str], expected: list[Outcome], found: list[Outcome]) -> list[Outcome]:
+    """The outcomes that are expected after passes, of which the last one was just made.
+
+    An error of a function that was inlined is one of the function around it.
+    """
+    result = expected
+    if names[-1] == "InlinePrivateFunctions":
+        result = [_of_function(wanted, got) for wanted, got in zip(result, found, strict=True)]
+    if not WITH_STORAGE.isdisjoint(names):
+        result = [_of_storage(wanted, got) for wanted, got in zip(result, found, strict=True)]
+    return result
+
+
+def _of_storage(wanted: Outcome, got: Outcome) -> Outcome:
+    """An outcome whose error, if it is of a negative size, tells that of the storage."""
+    if wanted.error is None or got.error is None:
+        return wanted
+    (kind, text), (_, other) = wanted.error, got.error
+    told = NEGATIVE.search(other)
+    return wanted if told is None else dataclasses.replace(wanted, error=(kind, NEGATIVE.sub(told[0], text)))
 
 
 def _of_function(wanted: Outcome, got: Outcome) -> Outcome:

@@ -195,13 +195,12 @@ def touch_beside(tensor: tvm_ffi.Tensor) -> threading.Thread | None:
     start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
     end = tensor.data_ptr() + tensor.numel()
 
-    def touch() -> None:
-        assert tensor is not None  # it is alive as long as the thread
+    def touch(_alive: tvm_ffi.Tensor) -> None:
         for at in range(start, end, _AT_ONCE):
             if _madvise(at, min(_AT_ONCE, end - at), _POPULATE_WRITE):
                 return  # the system does not know how, or has no memory
 
-    thread = threading.Thread(target=touch, name="relax-memory", daemon=True)
+    thread = threading.Thread(target=touch, args=(tensor,), name="relax-memory", daemon=True)
     try:
         thread.start()
     except RuntimeError:  # no more threads, or the interpreter ends
