@@ -290,3 +290,6 @@ def test_errors_after_passes():
     assert expected(["LowerAllocTensor", "FuseOps"], size(-1), size(-8)) == size(-8)
     assert expected(["FuseOps"], size(-1), size(-8)) == size(-1)
     assert expected(["LowerAllocTensor"], size(-1), "main: other") == size(-1)
+    given = "f: parameter k: the value is -1, expected a size, at least 0 and less than 2**48"
+    assert expected(["RemoveUnusedParameters"], size(-1), given) == given
+    assert expected(["FuseOps"], size(-1), given) == size(-1)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from relax.prim import EQ, GE, GT, LE, LT, NE, Analyzer, Max, Min, Not, SizeVar, Var, const, scopes
+from relax.prim import EQ, GE, GT, LE, LT, NE, Analyzer, FloorMod, Max, Min, Not, SizeVar, Var, const, scopes
 from relax.prim.evaluate import evaluate
 from relax.prim.intervals import narrowed_by, plain_interval
 
@@ -48,6 +48,14 @@ def test_the_value_of_a_minimum_is_a_limit_of_each_operand():
     assert analyzer.prove(i * 64 + 63 < 1000) is None
     with analyzer.constraint_scope(EQ(j, const(64, "int64"))):
         assert analyzer.can_prove(i * 64 + 63 < 1000)
+
+
+def test_remainders_however_many_were_asked_about():
+    analyzer = Analyzer(wraps=True)
+    with analyzer.constraint_scope(GE(n, const(0, "int64"))), analyzer.constraint_scope(n < 100):
+        for add in range(10):
+            remainder = FloorMod(Var(f"x{add}", "int64"), n + add + 1)
+            assert analyzer.can_prove(remainder < n + add + 1)
 
 
 EXPRESSIONS = (a, a + 3, 3 - a, a * 2, a // 4, (a + 5) // 6, Min(a, b), Max(a, b - 1), a + b, a - b, a * b)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from relax.codegen import build_module
-from relax.tir import interpret
+from relax.ir import IRModule
+from relax.tir import interpret, lower
 
 COPY = """
 @T.prim_func
@@ -194,3 +195,33 @@ class Module:
     a = np.zeros(1, "int32")
     interpret(module["f"], a, 10, module=module)
     assert a[0] == 55
+
+
+def test_vectors_as_arguments(parse):
+    func = parse("""
+@T.prim_func
+def f(x: T.int8x4, mask: T.boolx4, A: T.Buffer((4,), "int8")):
+    A.vstore([T.Ramp(0, 1, 4)], x, predicate=mask)
+""")
+    a = np.zeros(4, "int8")
+    interpret(func, [1, 2, 3, 4], (True, False, True, True), a)
+    assert a.tolist() == [1, 0, 3, 4]
+    with pytest.raises(TypeError, match="f: argument x: expected an int, found a tuple"):
+        interpret(func, [1, 2, 3], [True] * 4, a)
+    with pytest.raises(ValueError, match="f: argument x: 300 does not fit int8"):
+        interpret(func, [1, 2, 3, 300], [True] * 4, a)
+
+
+def test_a_parallel_loop_in_lanes(parse):
+    """The function of a parallel loop is given the mask of the lanes around it."""
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8, 3), "int32")):
+    for i in T.vectorized(8):
+        if A[i] > 0:
+            for j in T.parallel(3):
+                B[i, j] = A[i]
+""")
+    a, b = np.arange(-4, 4, dtype="int32"), np.zeros((8, 3), "int32")
+    interpret(lower(IRModule({"f": func}))["f"], a, b, module=lower(IRModule({"f": func})))
+    np.testing.assert_array_equal(b, np.repeat(np.maximum(a, 0)[:, None], 3, axis=1))

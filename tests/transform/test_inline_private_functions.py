@@ -176,3 +176,31 @@ def test_calls_that_check_something_stay(check):
             return R.exp(x)
 
     check(InlinePrivateFunctions(), relax.transform.Normalize()(Result))
+
+
+def test_arguments_that_may_fail_are_computed(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            y = Before.f(R.shape([n - 2]), R.prim_value(n))
+            return x
+
+        @R.function(private=True)
+        def f(s: R.Shape(["m"]), k: R.Prim("int64")):
+            m = T.int64()
+            return R.prim_value(T.min(m, 0))
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            s: R.Shape([n - 2]) = R.shape([n - 2])
+            y = R.prim_value(T.min(n - 2, 0))
+            return x
+
+    after = check(InlinePrivateFunctions(), Before, Expected)
+    with pytest.raises(ValueError, match=r"a shape cannot have a negative dimension, as in \(-1,\)"):
+        relax.interpret(Expected if after is None else after, "main", np.zeros(1, "float32"))

@@ -197,6 +197,8 @@ class Oracle:
                 return self.expr(value)[1]
             case ast.Assign([ast.Subscript() as target], value):
                 return self.store(target, value)
+            case ast.Expr(value=ast.Call(ast.Attribute(ast.Name(), attr="vstore")) as call):
+                return self.vector_store(call)
             case ast.AnnAssign(ast.Name(name), ast.Attribute(attr=dtype), value) if value is not None:
                 run = self.of(value, dtype)
                 self.dtypes[name] = dtype
@@ -236,12 +238,82 @@ class Oracle:
             where = [index(env) for index in indices]
             new = result(env)
             storage: Storage = env[name]
-            place = storage.position(where)
-            for order in self.orders:
-                order.touch(storage, place, True)
-            storage.elements[place] = new
+            storage.elements[self.touched(storage, where, True)] = new
 
         return run
+
+    def vector_store(self, call: ast.Call) -> Run:
+        """A store to neighbours under a predicate, of a number or of what is loaded in the same manner."""
+        (name, places), value = self.neighbours(call), call.args[1]
+        dtype, _ = self.buffers[name]
+        match value:
+            case ast.Call(ast.Attribute(attr="Broadcast"), [one, ast.Constant(int() as lanes)]):
+                number = self.of(one, dtype)
+                values = lambda env: [number(env)] * lanes  # noqa: E731
+            case ast.Call(ast.Attribute(attr="vload")):
+                values = self.vector_load(value, dtype)
+            case _:
+                raise Undefined(ast.unparse(value))
+
+        def store(env: Env) -> None:
+            self.step()
+            storage: Storage = env[name]
+            for place, new in zip(places(env), values(env), strict=True):
+                if place is not None:
+                    storage.elements[self.touched(storage, place, True)] = new
+
+        def run(env: Env) -> None:
+            try:
+                store(env)
+            except FAULTS as fault:
+                self.only_fault(fault, [call], env)
+
+        return run
+
+    def vector_load(self, call: ast.Call, dtype: str) -> Callable[[Env], list[Any]]:
+        """Neighbours in a buffer; 0 in the place of one that is not touched."""
+        name, places = self.neighbours(call)
+        if self.buffers[name][0] != dtype:
+            raise Undefined("a load of another dtype")
+        zero = converted(0, "int64", dtype)
+
+        def run(env: Env) -> list[Any]:
+            storage: Storage = env[name]
+            found = [
+                zero if place is None else storage.elements[self.touched(storage, place, False)]
+                for place in places(env)
+            ]
+            if any(value is None for value in found):
+                raise Undefined("storage is read that was not written")
+            return found
+
+        return run
+
+    def neighbours(self, call: ast.Call) -> tuple[str, Callable[[Env], list[list[int] | None]]]:
+        """The buffer of a vstore or vload, and the indices of each lane; None for one that is not touched."""
+        match call:
+            case ast.Call(
+                ast.Attribute(ast.Name(name)),
+                [ast.List([*outer, ast.Call(args=[base, _, ast.Constant(int() as lanes)]) as ramp]), *_],
+                [ast.keyword(value=ast.Compare(again, [ast.Lt()], [ast.Call(args=[limit, _])]))],
+            ) if name in self.buffers and ast.unparse(again) == ast.unparse(ramp):
+                fixed = [self.expr(index)[1] for index in outer]
+                start, end = self.of(base, "int64"), self.of(limit, "int64")
+            case _:
+                raise Undefined(ast.unparse(call))
+
+        def run(env: Env) -> list[list[int] | None]:
+            before, first, most = [index(env) for index in fixed], start(env), end(env)
+            return [[*before, first + k] if first + k < most else None for k in range(lanes)]
+
+        return name, run
+
+    def touched(self, storage: Storage, place: Sequence[int], writes: bool) -> int:
+        """The position of an element that is read or written."""
+        position = storage.position(place)
+        for order in self.orders:
+            order.touch(storage, position, writes)
+        return position
 
     def only_fault(self, fault: Exception, nodes: Sequence[ast.expr], env: Env) -> NoReturn:
         """Raise a statement's fault. Raises Undefined if parts of it fail in different ways: any may come first."""
@@ -459,10 +531,7 @@ class Oracle:
 
         def run(env: Env) -> Any:
             storage: Storage = env[name]
-            place = storage.position([index(env) for index in indices])
-            for order in self.orders:
-                order.touch(storage, place, False)
-            value = storage.elements[place]
+            value = storage.elements[self.touched(storage, [index(env) for index in indices], False)]
             if value is None:
                 raise Undefined("storage is read that was not written")
             return value

@@ -380,6 +380,35 @@ class Writer:
             self.line(f"{buffer.name}[{index}] = {self.constant(buffer.dtype)}")
         return None
 
+    @statement(2)
+    def vector_store(self) -> bool | None:
+        """B.vstore([…, Ramp], value, predicate=Ramp < size), the value a number or what is loaded in the same manner."""
+        wanted = [b for b in self.buffers if b.shape]
+        if not wanted or self.required:
+            return False
+        buffer, lanes = self.choices.pick(wanted), self.choices.pick((2, 4, 8))
+        sources = [b for b in wanted if b.dtype == buffer.dtype and b.name not in self.hidden]
+        value = f"T.Broadcast({self.constant(buffer.dtype)}, {lanes})"
+        if sources and self.choices.chance(70):
+            source = self.choices.pick(sources)
+            where, inside = self.vector(source, lanes)
+            value = f"{source.name}.vload([{where}], predicate={inside})"
+        where, inside = self.vector(buffer, lanes)
+        self.line(f"{buffer.name}.vstore([{where}], {value}, predicate={inside})")
+        return None
+
+    def vector(self, buffer: Buffer, lanes: int) -> tuple[str, str]:
+        """Indices of some neighbours in a buffer's last dimension, and which of them are touched."""
+        *outer, last = buffer.shape
+        size = self.size(last)
+        start = f"T.max(T.min({self.expr('int64', 1)}, {size} - T.int64(1)), T.int64(0))"
+        ramp = f"T.Ramp({self.choices.pick((start, 'T.int64(0)'))}, T.int64(1), {lanes})"
+        limit = size
+        if self.choices.chance(50):
+            limit = f"T.min({size}, {self.expr('int64', 1)})"
+        indices = [self.index(dim, 1) for dim in outer]
+        return ", ".join([*indices, ramp]), f"{ramp} < T.Broadcast({limit}, {lanes})"
+
     @statement(3)
     def let(self) -> None:
         dtype, name = self.choices.pick([*DTYPES, "int64", "int32"]), self.fresh("t")

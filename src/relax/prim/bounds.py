@@ -57,6 +57,8 @@ from .poly import (
 DEPTH = 4
 FUEL = 400
 """The most terms of relaxed polynomials that one search looks at."""
+REMAINDERS = 8
+"""The number of inequalities of remainders by unknown divisors that are known at a time: two for each."""
 LARGE = 32
 DEEP = 6
 """Of polynomials with more terms, or longer ones, only the ranges of the terms are added up."""
@@ -195,7 +197,7 @@ class Bounds:
         """The order in which factors occurred; shared with the normalizer."""
         self.limits: dict[Monomial, int] = {}
         """Products of sizes, and what they are at most."""
-        self.remainders: list[Poly] = []
+        self.remainders: tuple[Poly, ...] = ()
         """Polynomials ≥ 0 that say of remainders by unknown divisors, of which nothing overflows, where they lie."""
         self._fuel = 0
         self._cut = False
@@ -221,7 +223,7 @@ class Bounds:
         if best <= enough or not self._may_improve(p):
             return best
         # The laws of minima and maxima, and checks that an operation fits, ask the same again and again.
-        key = frozenset(p.items()), depth, fuel, enough, len(self.facts.nonnegative), len(self.remainders)
+        key = frozenset(p.items()), depth, fuel, enough, len(self.facts.nonnegative)
         known = self._uppers.get(key)
         if known is not None:
             return known
@@ -364,6 +366,13 @@ class Bounds:
                 result = interval_times(result, interval_power(self.factor_range(factor), count))
             self._product_ranges[monomial] = result
         return result[0], min(result[1], self.limits.get(monomial, INF))
+
+    def remember_remainder(self, remainder: Poly, divisor: Poly) -> None:
+        """From here on 0 ≤ remainder < divisor. The last few are known: those that a question is about."""
+        known = self.remainders[2 - REMAINDERS :]
+        self.remainders = (*known, remainder, add(add(divisor, remainder, -1), {(): -1}))
+        self._uppers.clear()
+        self._indexed = 0
 
     def limit(self, p: Poly, most: int) -> bool:
         """From here on p ≤ most, if its terms are products of sizes, all added; whether that is so."""

@@ -75,10 +75,6 @@ _EXCHANGED = (*DIVISIONS, Max, Min, Select)
 """Kinds of atoms whose operands `Normalizer.exchange` goes into."""
 
 
-REMAINDERS = 8
-"""Of how many remainders by unknown divisors the bounds are told, times two."""
-
-
 class _Inexact(Exception):
     """A rule's right side has an operand that may wrap around, or grows too large."""
 
@@ -313,10 +309,9 @@ class Normalizer:
 
     def _remember_remainder(self, remainder: Poly, divisor: Poly) -> None:
         """Note that 0 ≤ x % y < y, which x - y·(x // y) does not show."""
-        known = self.bounds.remainders
-        new = len(remainder) > 1 and remainder not in known and len(known) < REMAINDERS
+        new = len(remainder) > 1 and remainder not in self.bounds.remainders
         if new and self.bounds.lower(divisor, 1) >= 1:  # by 0 there is no remainder
-            known += remainder, add(add(divisor, remainder, -1), {(): -1})
+            self.bounds.remember_remainder(remainder, divisor)
 
     def _apply(
         self, law: Rule, left: Poly, right: Poly, dtype: DataType, fits: bool, ideal: bool = False

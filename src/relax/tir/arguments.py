@@ -7,7 +7,7 @@ The interpreter binds them here. Its messages are those of compiled functions (`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -42,6 +42,11 @@ def bind_scalar(name: str, param: Var, arg: Any) -> Any:
     dtype, context = param.dtype, f"{name}: argument {param.name}"
     if dtype.is_handle:
         return arg
+    if dtype.lanes > 1 and isinstance(arg, (tuple, list)):
+        lanes = cast("Sequence[Any]", arg)
+        if len(lanes) == dtype.lanes:
+            lane = Var(param.name, dtype.element_of)
+            return [bind_scalar(name, lane, part) for part in lanes]
     if isinstance(arg, np.generic):
         arg = cast(Any, arg).item()
     if not isinstance(arg, (int, float)) or (isinstance(arg, float) and not dtype.is_float):

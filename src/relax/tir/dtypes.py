@@ -125,16 +125,13 @@ class _IndexRewriter(StmtExprMutator):
         )
 
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
-        buffer, predicate = self.visit(node.buffer), self.predicate(node.predicate)
+        buffer, predicate = self.visit(node.buffer), self.visit_predicate(node.predicate)
         return node.replace(buffer=buffer, indices=self.indices(node.indices), predicate=predicate)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
-        value, predicate = self.visit(node.value), self.predicate(node.predicate)
+        value, predicate = self.visit(node.value), self.visit_predicate(node.predicate)
         indices = self.indices(node.indices)
         return node.replace(buffer=self.visit(node.buffer), value=value, indices=indices, predicate=predicate)
-
-    def predicate(self, predicate: PrimExpr | None) -> PrimExpr | None:
-        return None if predicate is None else self.visit(predicate)
 
     def visit_BlockRealize(self, node: BlockRealize) -> BlockRealize:
         return node.replace(

@@ -191,6 +191,10 @@ class StmtExprMutator:
         made = tuple(self.visit(node) for node in nodes)
         return nodes if all(a is b for a, b in zip(nodes, made, strict=True)) else made
 
+    def visit_predicate(self, predicate: PrimExpr | None) -> PrimExpr | None:
+        """The predicate of a load or store rewritten; None if it has none."""
+        return None if predicate is None else self.visit(predicate)
+
     def define_buffer(self, buffer: Buffer) -> None:
         """Rewrite a buffer where a node defines it."""
         self._buffers[buffer] = buffer  # its layout may mention its own pointer

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import cast
 
 from ..analysis.properties import NORMAL_FORM
+from ..analysis.totality import never_fails
 from ..derive.call_graph import call_graph, components
 from ..derive.substitution import copy_with_new_vars, substitute
 from ..expr import Call, Function, If, MatchCast, SeqExpr, Var, VarBinding
@@ -81,7 +82,11 @@ class _Inliner(Rewriter):
         if unmatched or any(fit.verdict is not Verdict.YES for fit in (*fits, result)):
             return call
         self.inlined.add(cast(GlobalVar, call.op).name_hint)
-        table = {**dict(zip(function.params, call.args, strict=True)), **sizes}
+        args = (
+            arg if never_fails(arg) else self.builder.emit(arg, param.name_hint)
+            for arg, param in zip(call.args, function.params, strict=True)
+        )
+        table = {**dict(zip(function.params, args, strict=True)), **sizes}
         body = cast(SeqExpr, substitute(function.body, table))
         return self._emitted(body) if self.builder.in_dataflow else body
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from relax import codegen, tir
@@ -155,3 +156,33 @@ def test_regions_that_blocks_hide(parse, check):
     after = check(parse(text()), on("C", "unsafe_hide_buffer_access", "opaque", [0]))
     assert after.script().count("T.reads()") == 1
     assert after.script().count("T.writes()") == 1
+
+
+def test_unsafe_set_dtype_keeps_predicates(parse):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32"), k: T.int32):
+    B = T.alloc_buffer((4, 8), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:8])
+            T.writes(B[vi, 0:8])
+            B[vi, T.Ramp(0, 1, 8)] = T.Broadcast(T.float32(7), 8)
+            B.vstore([vi, T.Ramp(0, 1, 8)], A[vi, T.Ramp(0, 1, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast(k, 8))
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            T.reads(B[vi, 0:8])
+            T.writes(C[vi, 0:8])
+            C[vi, T.Ramp(0, 1, 8)] = B.vload([vi, T.Ramp(0, 1, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast(k + 2, 8))
+""")
+    sch = Schedule(func)
+    sch.unsafe_set_dtype(sch.get_block("B"), 0, "float64")
+    a = np.arange(32, dtype="float32").reshape(4, 8)
+    for k in (0, 3, 8):
+        c = np.zeros((4, 8), "float32")
+        tir.interpret(sch.mod["main"], a, c, k)
+        places = np.arange(8)
+        expected = np.where(places < k, a, np.where(places < k + 2, np.float32(7), np.float32(0)))
+        np.testing.assert_array_equal(c, expected)

@@ -141,3 +141,24 @@ def test_blocks_are_left_alone(check):
             B[v, w] = m
 """
     check(FlattenBuffer, HEAD + body, None, *RUNS)
+
+
+def test_predicates_stay(check):
+    before = """
+    for i in range(4):
+        B.vstore(
+            [i, T.Ramp(0, 1, 8)],
+            B.vload([i, T.Ramp(8, 1, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast(B[i, 3], 8)),
+            predicate=T.Ramp(0, 1, 8) < T.Broadcast(m, 8),
+        )
+"""
+    after = """
+    B1 = T.decl_buffer((64,), "int32", data=B.data)
+    for i in range(4):
+        B1.vstore(
+            [T.Ramp(i * 16, 1, 8)],
+            B1.vload([T.Ramp(i * 16 + 8, 1, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast(B1[i * 16 + 3], 8)),
+            predicate=T.Ramp(0, 1, 8) < T.Broadcast(m, 8),
+        )
+"""
+    check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)

@@ -122,3 +122,23 @@ def test_a_dimension_that_does_not_fit_is_an_error(parse):
     tir.interpret(func, large)
     with pytest.raises(ValueError, match="dimension 0 is 2147483648, which does not fit n's dtype int32"):
         tir.interpret(forced, large)
+
+
+def test_variables_in_predicates(check):
+    before = """
+    for i in range(T.int64(16)):
+        A.vstore(
+            [T.Ramp(i * T.int64(8), T.int64(1), 8)],
+            A.vload([T.Ramp(T.int64(0), T.int64(1), 8)], predicate=T.Ramp(i, T.int64(1), 8) < T.Broadcast(m, 8)),
+            predicate=T.Ramp(T.int64(0), T.int64(1), 8) < T.Broadcast(i, 8),
+        )
+"""
+    after = """
+    for i in range(16):
+        A.vstore(
+            [T.Ramp(i * 8, 1, 8)],
+            A.vload([T.Ramp(0, 1, 8)], predicate=T.Ramp(T.Cast("int64", i), T.int64(1), 8) < T.Broadcast(m, 8)),
+            predicate=T.Ramp(T.int64(0), T.int64(1), 8) < T.Broadcast(T.Cast("int64", i), 8),
+        )
+"""
+    check(narrow(), HEAD + before, HEAD + after, *RUNS)

@@ -68,12 +68,14 @@ class Relayout(StmtExprMutator):
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
         if node.buffer is not self.old:
             return self.visit_children(node)
-        return BufferLoad(self.new, self.changed(node.indices), span=node.span)
+        predicate = self.visit_predicate(node.predicate)
+        return BufferLoad(self.new, self.changed(node.indices), predicate, span=node.span)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
         if node.buffer is not self.old:
             return self.visit_children(node)
-        return BufferStore(self.new, self.visit(node.value), self.changed(node.indices), span=node.span)
+        value, predicate = self.visit(node.value), self.visit_predicate(node.predicate)
+        return BufferStore(self.new, value, self.changed(node.indices), predicate, span=node.span)
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
         """The region, but for one of the old buffer, which is replaced with its block."""

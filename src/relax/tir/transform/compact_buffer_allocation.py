@@ -323,12 +323,12 @@ class _Compaction(FactsMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         buffer, indices = self.shifted(node.buffer, node.indices)
-        return node.replace(buffer=buffer, indices=indices)
+        return node.replace(buffer=buffer, indices=indices, predicate=self.visit_predicate(node.predicate))
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        value = self.visit(node.value)
+        value, predicate = self.visit(node.value), self.visit_predicate(node.predicate)
         buffer, indices = self.shifted(node.buffer, node.indices)
-        return node.replace(buffer=buffer, value=value, indices=indices)
+        return node.replace(buffer=buffer, value=value, indices=indices, predicate=predicate)
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
         """A region that a block declares; where it is not proven to be in the smaller form, all of that."""

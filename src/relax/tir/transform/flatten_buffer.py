@@ -87,18 +87,19 @@ class _Flattening(FactsMutator):
     # ------------------------------------------------------------------ accesses
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        indices = self.visit_all(node.indices)
+        indices, predicate = self.visit_all(node.indices), self.visit_predicate(node.predicate)
         flat = self.flat_form(node.buffer, node.indices)
         if flat is None:
-            return node.replace(indices=indices)
-        return BufferLoad(flat, self.place(node.buffer, indices, flat), span=node.span)
+            return node.replace(indices=indices, predicate=predicate)
+        return BufferLoad(flat, self.place(node.buffer, indices, flat), predicate, span=node.span)
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:
         value, indices = self.visit(node.value), self.visit_all(node.indices)
+        predicate = self.visit_predicate(node.predicate)
         flat = self.flat_form(node.buffer, node.indices)
         if flat is None:
-            return node.replace(value=value, indices=indices)
-        return BufferStore(flat, value, self.place(node.buffer, indices, flat), span=node.span)
+            return node.replace(value=value, indices=indices, predicate=predicate)
+        return BufferStore(flat, value, self.place(node.buffer, indices, flat), predicate, span=node.span)
 
     def flat_form(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Buffer | None:
         """The flat form of a buffer, if an access is proven to be inside."""

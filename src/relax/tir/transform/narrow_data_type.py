@@ -147,11 +147,13 @@ class _Narrowing(FactsMutator):
     # ------------------------------------------------------------------ where indices stand
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        return node.replace(buffer=self.visit(node.buffer), indices=self.indices(node.indices))
+        buffer, predicate = self.visit(node.buffer), self.visit_predicate(node.predicate)
+        return node.replace(buffer=buffer, indices=self.indices(node.indices), predicate=predicate)
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        value = self.visit(node.value)
-        return node.replace(buffer=self.visit(node.buffer), value=value, indices=self.indices(node.indices))
+        buffer, predicate = self.visit(node.buffer), self.visit_predicate(node.predicate)
+        value, indices = self.visit(node.value), self.indices(node.indices)
+        return node.replace(buffer=buffer, value=value, indices=indices, predicate=predicate)
 
     def visit_default(self, node: Node) -> Node:
         if isinstance(node, CompareExpr) and self.is_wide(node.a.dtype):

@@ -216,7 +216,9 @@ class _Folding(StmtExprMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         node = self.visit_children(node)
-        return BufferLoad(self.new, self.folded(node.indices)) if node.buffer is self.old else node
+        if node.buffer is not self.old:
+            return node
+        return node.replace(buffer=self.new, indices=self.folded(node.indices))
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
         node = self.visit_children(node)

@@ -143,18 +143,19 @@ class _Converting(StmtExprMutator):
         return self.visit_children(node) if touches(node, self.old) else node
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        indices = tuple(self.visit(index) for index in node.indices)
         if node.buffer is not self.old:
             return self.visit_children(node)
-        return BufferLoad(self.new, indices, span=node.span).astype(node.dtype)
+        predicate = self.visit_predicate(node.predicate)
+        load = BufferLoad(self.new, self.visit_all(node.indices), predicate, span=node.span)
+        return load.astype(node.dtype)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
         if node.buffer is not self.old:
             return self.visit_children(node)
-        value = self.visit(node.value)
+        value, predicate = self.visit(node.value), self.visit_predicate(node.predicate)
         kind = self.new.dtype.with_lanes(value.dtype.lanes)
-        indices = tuple(self.visit(index) for index in node.indices)
-        return BufferStore(self.new, value.astype(kind), indices, span=node.span)
+        indices = self.visit_all(node.indices)
+        return BufferStore(self.new, value.astype(kind), indices, predicate, span=node.span)
 
 
 __all__ = ["set_scope", "unsafe_set_dtype"]
