@@ -30,7 +30,11 @@ def test_arguments_are_checked(parse):
         ((a, b, 2**40), ValueError, "argument k: 1099511627776 does not fit int32"),
         ((a.astype("float64"), b, 3), TypeError, "argument A: dtype is float64, expected float32"),
         ((a[0], b, 3), ValueError, "argument A: has 1 dimensions, expected 2"),
-        ((a[:, :3], b, 3), ValueError, "parameter A is not compact"),
+        (
+            (a[:, :3], b, 3),
+            ValueError,
+            "argument A: is not compact: the stride of dimension 0 is 4, expected 3",
+        ),
         ((a[:, :3].copy(), b, 3), ValueError, "argument A: dimension 1 is 3, expected 4"),
         (
             (a, b[:4], 3),
