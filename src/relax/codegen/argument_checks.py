@@ -1,7 +1,6 @@
 """Support code of kernels: the check that all tensor arguments share.
 
-It is part of the support code (`support`), which is one object for all kernels. It is not worth optimising: it is
-short, and would take longer to compile than the kernels.
+It is part of the support code (`support`), which is one object for all kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..runtime.messages import (
     NOT_COMPACT,
     PACKED,
     Message,
-)
+)  # fmt: skip
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .checks import CheckWriter
@@ -69,7 +68,7 @@ def tensor_check(module: ModuleBuilder) -> str:
     strides show (`relax.runtime.dtypes`).
     """
     parameters = "ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim, i32 %strided, ptr %sizes"
-    w = _TensorCheck(module, f"define hidden ptr @relax.tensor({parameters}) noinline optnone")
+    w = _TensorCheck(module, f"define hidden ptr @relax.tensor({parameters}) nounwind")
     b, kind = w.b, w.load("%any", 0, "i32")
     object_ = w.load("%any", 8, "ptr").ref
     inside = b.op(f"getelementptr i8, ptr {object_}, i64 {_HEADER}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .limits import DIMENSION_LIMIT, SIZE_RANGE
 
@@ -28,8 +28,9 @@ class Message:
         return self.kind(self.fill(**fields))
 
     def fill(self, **fields: Any) -> str:
-        """The text with values for its fields."""
-        return self.text.format(**fields)
+        """The text with values for its fields; of a list, one after the other."""
+        shown = {name: "".join(map(str, _parts(value))) for name, value in fields.items()}
+        return self.text.format(**shown)
 
     def printf(self, **fields: str) -> tuple[str, str]:
         """The name of the kind, and the text as a format of printf, for machine code."""
@@ -39,6 +40,10 @@ class Message:
         """Pieces of the text, each with the name of the field behind it, if there is one."""
         for text, field, _, _ in string.Formatter().parse(self.text):
             yield text, field
+
+
+def _parts(field: Any) -> list[Any]:
+    return cast("list[Any]", field) if isinstance(field, list) else [field]
 
 
 KIND: Final = Message(TypeError, "{context}: expected {expected}, found {found}")

@@ -15,15 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ..prim import IntImm, PrimExpr, Var
-from ..runtime.messages import (
-    ARGUMENT_DTYPE,
-    ARGUMENT_RANK,
-    KIND,
-    NO_ROOM,
-    NOT_ALIGNED,
-    NOT_COMPACT,
-    Message,
-)
+from ..runtime.messages import ARGUMENT_DTYPE, ARGUMENT_RANK, KIND, NO_ROOM, NOT_ALIGNED, NOT_COMPACT, Message
 from ..runtime.rounding import round_number
 from .buffer import Buffer
 from .evaluation import Env, Value
@@ -34,17 +26,9 @@ from .written import overlap_message
 Array = np.ndarray[Any, Any]
 
 _KINDS: Final[dict[type, str]] = {
-    type(None): "None",
-    bool: "a bool",
-    int: "an int",
-    float: "a float",
-    str: "a string",
-    bytes: "bytes",
-    np.ndarray: "a tensor",
-    tuple: "a tuple",
-    list: "a tuple",
-    dict: "a dict",
-}
+    type(None): "None", bool: "a bool", int: "an int", float: "a float", str: "a string", bytes: "bytes",
+    np.ndarray: "a tensor", tuple: "a tuple", list: "a tuple", dict: "a dict",
+}  # fmt: skip
 
 
 class Binding(ArgumentMatching[Any]):
@@ -75,31 +59,28 @@ class Binding(ArgumentMatching[Any]):
 
     def tensor(self, i: int, buffer: Buffer) -> None:
         who, array, dtype = self.who(buffer), self.args[i], buffer.dtype
-        self.require(
-            isinstance(array, np.ndarray), KIND, context=who, expected="a tensor", found=_kind(array)
-        )
-        self.require(
-            array.dtype == dtype.element_of.numpy(),
-            ARGUMENT_DTYPE, context=who, found=str(array.dtype), expected=str(dtype),
-        )  # fmt: skip
-        rank = array.ndim - (dtype.lanes > 1)
+        is_tensor = isinstance(array, np.ndarray)
+        self.require(is_tensor, KIND, context=who, expected="a tensor", found=_kind(array))
+        found, rank = array.dtype, array.ndim - (dtype.lanes > 1)
+        fits = found == dtype.element_of.numpy()
+        self.require(fits, ARGUMENT_DTYPE, context=who, found=str(found), expected=str(dtype))
         self.require(rank == buffer.ndim, ARGUMENT_RANK, context=who, found=rank, expected=buffer.ndim)
         if not buffer.strides and not array.flags.c_contiguous:
             self._require_compact(i, buffer)
         self.require(array.flags.aligned, NOT_ALIGNED, context=who, expected=array.itemsize)
-        count = math.prod(size for size in array.shape if size)
-        self.require(count * array.itemsize <= LARGEST_PRODUCT, NO_ROOM, context=who)
+        nbytes = math.prod(size for size in array.shape if size) * array.itemsize
+        self.require(nbytes <= LARGEST_PRODUCT, NO_ROOM, context=who)
         for axis, size in enumerate(buffer.shape):
             if isinstance(size, IntImm):
                 self.compare(ArgumentField(i, buffer, "shape", axis), size)
 
     def _require_compact(self, i: int, buffer: Buffer) -> None:
-        expected = 1
+        who, expected = self.who(buffer), 1
         for axis in reversed(range(buffer.ndim)):
-            size = self.args[i].shape[axis]
-            found, place = self.number(ArgumentField(i, buffer, "stride", axis)), f"dimension {axis}"
-            fits, who = size == 1 or found == expected, self.who(buffer)
-            self.require(fits, NOT_COMPACT, context=who, place=place, found=found, expected=expected)
+            place = ArgumentField(i, buffer, "stride", axis)
+            size, found = self.args[i].shape[axis], self.number(place)
+            fits, axis_text = size == 1 or found == expected, f"dimension {axis}"
+            self.require(fits, NOT_COMPACT, context=who, place=axis_text, found=found, expected=expected)
             expected *= size
 
     def number(self, place: ArgumentField) -> int:
@@ -129,10 +110,7 @@ class Binding(ArgumentMatching[Any]):
 
     def require(self, condition: bool, message: Message, **fields: Text[Any]) -> None:
         if not condition:
-            parts = {name: field if isinstance(field, list) else [field] for name, field in fields.items()}
-            raise message(
-                **{name: "".join(map(str, cast("list[Any]", field))) for name, field in parts.items()}
-            )
+            raise message(**fields)
 
     def apart(self, i: int, j: int) -> None:
         if _overlap(self.args[i], self.args[j]):

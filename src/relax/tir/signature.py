@@ -140,13 +140,11 @@ class SizeMatching(ABC, Generic[ValueT]):
     def match_sizes(self) -> None:
         """Bind variables to numbers of tensors, and compare the others."""
         for var, place in self.known.bound.items():
-            context, words, found = self.who(place.buffer), place.words, self.number(place)
+            shown, found = {"context": self.who(place.buffer), "place": place.words}, self.number(place)
             fits, dtype = self.within(found, *_integers(var.dtype)), str(var.dtype)
-            self.require(
-                fits, TOO_NARROW, context=context, place=words, found=found, variable=var.name, dtype=dtype
-            )
+            self.require(fits, TOO_NARROW, **shown, found=found, variable=var.name, dtype=dtype)
             if place.what == "shape":
-                self.require_size(found, context, words)
+                self.require_size(found, **shown)
             self.define(var, found, place.what == "shape")
         for place, size in self.known.compared:
             self.compare(place, size)
@@ -198,15 +196,11 @@ class ArgumentMatching(SizeMatching[ValueT]):
 
     def _match_scalar(self, i: int, param: Var) -> None:
         dtype, context = param.dtype, self.who(param)
-        if not dtype.is_integer:
-            self.scalar(
-                i, param, "a pointer" if dtype.is_handle else "a bool" if dtype.is_bool else "a float"
-            )
-            return
-        value = self.scalar(i, param, "an int")
-        self.require(
-            self.within(value, *_integers(dtype)), NO_NUMBER, context=context, found=value, dtype=str(dtype)
-        )
+        other = "a pointer" if dtype.is_handle else "a bool" if dtype.is_bool else "a float"
+        value = self.scalar(i, param, "an int" if dtype.is_integer else other)
+        if dtype.is_integer:
+            fits = self.within(value, *_integers(dtype))
+            self.require(fits, NO_NUMBER, context=context, found=value, dtype=str(dtype))
         if param.nonnegative:
             self.require_size(value, context, "the value")
 
@@ -234,11 +228,5 @@ def size_text(expr: PrimExpr) -> str:
 
 
 __all__ = [
-    "ArgumentField",
-    "ArgumentMatching",
-    "Signature",
-    "SizeMatching",
-    "Text",
-    "signature_of",
-    "size_text",
-]
+    "ArgumentField", "ArgumentMatching", "Signature", "SizeMatching", "Text", "signature_of", "size_text",
+]  # fmt: skip
