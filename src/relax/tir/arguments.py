@@ -45,9 +45,7 @@ class Binding(ArgumentMatching[Any]):
         self.env: Env = {}
 
     def scalar(self, i: int, param: Var, kind: str) -> Any:
-        arg = self.args[i]
-        if isinstance(arg, np.generic):
-            arg = cast(Any, arg).item()
+        arg = _plain(self.args[i])
         if kind == "a pointer":
             self.env[param] = arg
             return arg
@@ -118,8 +116,13 @@ class Binding(ArgumentMatching[Any]):
             raise ValueError(self.prefix + overlap_message(*names))
 
 
+def _plain(arg: Any) -> Any:
+    """A NumPy scalar as Python's."""
+    return cast(Any, arg).item() if isinstance(arg, np.generic) else arg
+
+
 def _kind(arg: Any) -> str:
-    kind = cast("type[Any]", type(arg))
+    kind = cast("type[Any]", type(_plain(arg)))
     return _KINDS.get(kind, "a function" if callable(arg) else kind.__name__)
 
 
