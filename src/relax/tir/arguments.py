@@ -31,7 +31,7 @@ _KINDS: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
-class Binding(ArgumentMatching[Any]):
+class CheckedArguments(ArgumentMatching[Any]):
     """The matching of NumPy arrays and Python numbers, which puts variables into an environment."""
 
     def __init__(
@@ -135,4 +135,4 @@ def _overlap(a: Array, b: Array) -> bool:
     return first < second + second_size and second < first + first_size
 
 
-__all__ = ["Binding"]
+__all__ = ["CheckedArguments"]

@@ -19,7 +19,7 @@ from ..ir import DataType, GlobalVar, IRModule
 from ..prim import Call, PrimExpr, Var, const
 from ..runtime.messages import KIND, NO_SIZE, counted_arguments
 from ..runtime.sizes import is_size
-from .arguments import Binding
+from .arguments import CheckedArguments
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
 from .evaluation import Env, ExpressionCompiler, Externs, Value, View, flat_memory, lanes_of
@@ -142,7 +142,7 @@ class _Compiler(ExpressionCompiler):
         def bind(args: Sequence[Any]) -> Env:
             if len(args) != len(known.params):
                 raise KIND(context=name, expected=counted_arguments(len(known.params)), found=len(args))
-            matching = Binding(known, name, args, sizes)
+            matching = CheckedArguments(known, name, args, sizes)
             matching.match()
             env = matching.env
             for (_, buffer), arg in zip(known.params, args, strict=True):
