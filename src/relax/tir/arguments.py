@@ -49,37 +49,44 @@ class CheckedArguments(ArgumentMatching[Any]):
         if kind == "a pointer":
             self.env[param] = arg
             return arg
-        fits = isinstance(arg, (int, float) if kind == "a float" else int)
-        self.require(fits, KIND, context=self.who(param), expected=kind, found=_kind(arg))
+        if not isinstance(arg, (int, float) if kind == "a float" else int):
+            raise KIND(context=self.who(param), expected=kind, found=_kind(arg))
         convert = bool if kind == "a bool" else int
         self.env[param] = round_number(arg, param.dtype) if kind == "a float" else convert(arg)
         return arg
 
     def tensor(self, i: int, buffer: Buffer) -> None:
         who, array, dtype = self.who(buffer), self.args[i], buffer.dtype
-        is_tensor = isinstance(array, np.ndarray)
-        self.require(is_tensor, KIND, context=who, expected="a tensor", found=_kind(array))
-        found, rank = array.dtype, array.ndim - (dtype.lanes > 1)
-        fits = found == dtype.element_of.numpy()
-        self.require(fits, ARGUMENT_DTYPE, context=who, found=str(found), expected=str(dtype))
-        self.require(rank == buffer.ndim, ARGUMENT_RANK, context=who, found=rank, expected=buffer.ndim)
+        if not isinstance(array, np.ndarray):
+            raise KIND(context=who, expected="a tensor", found=_kind(array))
+        array = cast(Array, array)
+        if array.dtype != dtype.element_of.numpy():
+            raise ARGUMENT_DTYPE(context=who, found=array.dtype, expected=dtype)
+        rank = array.ndim - (dtype.lanes > 1)
+        if rank != buffer.ndim:
+            raise ARGUMENT_RANK(context=who, found=rank, expected=buffer.ndim)
         if not buffer.strides and not array.flags.c_contiguous:
             self._require_compact(i, buffer)
-        self.require(array.flags.aligned, NOT_ALIGNED, context=who, expected=array.itemsize)
-        nbytes = math.prod(size for size in array.shape if size) * array.itemsize
-        self.require(nbytes <= LARGEST_PRODUCT, NO_ROOM, context=who)
+        if not array.flags.aligned:
+            raise NOT_ALIGNED(context=who, expected=array.itemsize)
+        if math.prod(size for size in array.shape if size) * array.itemsize > LARGEST_PRODUCT:
+            raise NO_ROOM(context=who)
         for axis, size in enumerate(buffer.shape):
             if isinstance(size, IntImm):
                 self.compare(ArgumentField(i, buffer, "shape", axis), size)
 
     def _require_compact(self, i: int, buffer: Buffer) -> None:
-        who, expected = self.who(buffer), 1
+        expected = 1
         for axis in reversed(range(buffer.ndim)):
-            place = ArgumentField(i, buffer, "stride", axis)
-            size, found = self.args[i].shape[axis], self.number(place)
-            fits, axis_text = size == 1 or found == expected, f"dimension {axis}"
-            self.require(fits, NOT_COMPACT, context=who, place=axis_text, found=found, expected=expected)
+            size, found = self.args[i].shape[axis], self.number(ArgumentField(i, buffer, "stride", axis))
+            if size != 1 and found != expected:
+                context, place = self.who(buffer), f"dimension {axis}"
+                raise NOT_COMPACT(context=context, place=place, found=found, expected=expected)
             expected *= size
+
+    def compare(self, place: ArgumentField, size: PrimExpr) -> None:
+        if self.number(place) != self.value(size):
+            super().compare(place, size)
 
     def number(self, place: ArgumentField) -> int:
         if place.what == "offset":
