@@ -16,7 +16,7 @@ from ..runtime.messages import (
     NOT_COMPACT,
     PACKED,
     Message,
-)  # fmt: skip
+)
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .checks import CheckWriter
