@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tvm_ffi
@@ -48,6 +50,20 @@ class Module:
         A = T.match_buffer(a, (n, 0), "int8")
         B = T.match_buffer(b, (1,), "int64")
         Module.scalar(k, B.data)
+
+    @T.prim_func
+    def narrow(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n, 0), "int8")
+        B = T.match_buffer(b, (n,), "int32")
+        T.evaluate(0)
+
+    @T.prim_func
+    def calls_narrow(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, 0), "int8")
+        B = T.match_buffer(b, (m,), "int32")
+        Module.narrow(A.data, B.data)
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +116,17 @@ def test_a_size_that_another_function_passes(module):
         with pytest.raises(ValueError, match="^calls: call of scalar") as caught:
             module["calls"](nothing(3, 0), out, k)
         assert str(caught.value) == f"calls: call of scalar: argument n: the value is {k}, {EXPECTED}"
+
+
+@pytest.mark.parametrize(
+    "n, m, message",
+    [
+        (2**32 + 5, 5, "argument A: dimension 0 is 4294967301, which does not fit n's dtype int32"),
+        (3, 2, "argument B: dimension 0 is 2, expected n = 3 (n was bound by A, dimension 0)"),
+    ],
+)
+def test_sizes_of_buffers_that_another_function_passes(module, n, m, message):
+    module["calls_narrow"](nothing(5, 0), np.zeros(5, "int32"))
+    for name, who in (("narrow", ""), ("calls_narrow", "call of narrow: ")):
+        with pytest.raises(ValueError, match=f"^{re.escape(f'{name}: {who}{message}')}$"):
+            module[name](nothing(n, 0), np.zeros(m, "int32"))

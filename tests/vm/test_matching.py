@@ -135,3 +135,63 @@ def test_a_number_of_an_annotation_has_its_dtype(mode):
     assert main(0.1) == float(np.float32(0.1))
     with pytest.raises(ValueError, match="^main: match_cast of a: the value is 0.2"):
         main(0.2)
+
+
+@pytest.mark.parametrize("mode", ["interpreter", "bytecode", "compiled"])
+def test_a_number_of_an_annotation_may_be_one_that_only_uint64_has(mode):
+    value = 2**63 + 5
+    program = from_source(
+        HEAD
+        + f"""
+    @R.function
+    def main(a: R.Prim("uint64", value=T.uint64({value}))) -> R.Object:
+        return R.prim_value(1)
+"""
+    )
+    if mode == "interpreter":
+        main = relax.interpreter.Interpreter(program)["main"]
+    else:
+        main = relax.VirtualMachine(relax.build(program, exec_mode=mode), relax.cpu())["main"]
+    assert main(value) == 1
+    for other in (5, 2**63 + 4):
+        with pytest.raises(
+            ValueError, match=rf"^main: parameter a: the value is {other}, expected {value}(\n|$)"
+        ):
+            main(other)
+
+
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+@pytest.mark.parametrize("way", ["compiled", "bytecode", "library"])
+def test_a_slot_of_uint64_is_shown_as_one(way, tmp_path):
+    """A program lowered by hand: no other has a uint64 in a compiled function."""
+    program = from_source(
+        HEAD
+        + """
+    @R.function(pure=False)
+    def main(a: R.Object, b: R.Object):
+        h = R.call_packed("vm.builtin.alloc_shape_heap", 1, R.str("uint64: u bound by a"), sinfo_args=R.Object)
+        _ = R.call_packed(
+            "vm.builtin.match", a, h, R.str("scalar"), 0, R.dtype("int64"), 1, 1, 0, R.str("a"), sinfo_args=R.Tuple()
+        )
+        _ = R.call_packed(
+            "vm.builtin.match", b, h, R.str("scalar"), 0, R.dtype("int64"), 1, 3, 0, R.str("b"), sinfo_args=R.Tuple()
+        )
+        return b
+"""
+    )
+    built = relax.build(program, "llvm", exec_mode="bytecode" if way == "bytecode" else "compiled")
+    assert built.compiled_functions == ([] if way == "bytecode" else ["main"])
+    if way == "library":
+        try:
+            find_linker()
+        except ExecutableError as error:
+            pytest.skip(f"exporting is not tested: {error}")
+        built.export_library(tmp_path / "program.so")
+        main = tvm_ffi.load_module(str(tmp_path / "program.so"))["main"]
+    else:
+        main = relax.VirtualMachine(built, relax.cpu())["main"]
+    assert main(-1, -1) == -1
+    with pytest.raises(
+        ValueError, match="b: the value is 3, expected u = 18446744073709551615 .u was bound by a."
+    ):
+        main(-1, 3)

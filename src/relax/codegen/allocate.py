@@ -83,9 +83,9 @@ def _from_heap(cx: Context, buffer: Buffer) -> tuple[Operand, Val]:
     name = f"buffer {escaped(buffer.name)}"
     with cx.exactly():
         for axis, extent in enumerate(buffer.shape):
-            size = index(cx, extent)
-            message = NO_SIZE.printf(context=name, place=f"dimension {axis}", found="%lld")
-            cx.fail_unless(size.compare("", "ult", DIMENSION_LIMIT), *message, size)
+            size, context = index(cx, extent), f"buffer {buffer.name}"
+            fits = size.compare("", "ult", DIMENSION_LIMIT)
+            cx.require(fits, NO_SIZE, context=context, place=f"dimension {axis}", found=size)
         bytes_ = _checked_product(cx, buffer, name)
     for extent in buffer.shape:
         if not reads_memory(extent) and not cx.facts.nonnegative(extent):

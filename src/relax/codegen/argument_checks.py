@@ -1,14 +1,22 @@
-"""Support code of kernels: the checks that all tensor arguments share, and comparing their sizes.
+"""Support code of kernels: the check that all tensor arguments share.
 
-The functions are part of the support code (`support`), which is one object for all kernels. None is worth optimising:
-they are short, and would take longer to compile than the kernels.
+It is part of the support code (`support`), which is one object for all kernels.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from ..runtime.messages import ARGUMENT_DTYPE, ARGUMENT_RANK, DEVICE, KIND, Message
+from ..runtime.messages import (
+    ARGUMENT_DTYPE,
+    ARGUMENT_RANK,
+    DEVICE,
+    IS,
+    KIND,
+    NO_ROOM,
+    NOT_ALIGNED,
+    NOT_COMPACT,
+    PACKED,
+    Message,
+)
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .checks import CheckWriter
@@ -19,31 +27,27 @@ _POINTER, _OBJECT, _HEADER = 7, 70, 24
 _DATA, _DEVICE, _NDIM, _DTYPE, _SHAPE, _STRIDES, _OFFSET = 0, 8, 16, 20, 24, 32, 40
 """The places of the fields of a DLTensor."""
 
-_NOT_COMPACT: Final = "%s: is not compact: the stride of dimension %lld is %lld, expected %lld"
-_PACKED: Final = "%s: its elements are packed, expected one in a byte"
-_NOT_ALIGNED: Final = "%s: its data is not aligned to %lld bytes"
-_TOO_LARGE: Final = "%s: its dimensions that are not 0 make more than 2**62 bytes"
-
 
 class _TensorCheck(CheckWriter):
     """Writes the check of a tensor argument; errors name it by the message of that number."""
 
-    def unless(self, condition: Val, kind: str, format_: str, *operands: Val) -> None:
-        """Refuse the argument unless the condition holds: with the name of the argument, and up to three numbers."""
+    def require(self, condition: Val, message: Message, *operands: Val, **fields: str) -> None:
+        """Refuse the argument unless the condition holds: with its name, and up to three numbers in their order.
+
+        The fields are conversions of printf; ``%lld`` where there is none.
+        """
+        number = "%lld"
+        shown = {"place": f"dimension {number}", "found": number, "expected": number, **fields}
+        text = message.fill(context="%s", **shown)
 
         def refuse() -> None:
             who = self.b.op("call i64 @relax.who(ptr %messages, i32 %index)")
             numbers = [who, *(operand.to("i64").ref for operand in operands), "0", "0", "0"][:4]
-            texts = f"ptr {self.b.module.string(kind)}, ptr {self.b.module.string(format_)}"
+            texts = ", ".join(f"ptr {self.b.module.string(part)}" for part in (message.kind.__name__, text))
             self.b.do(f"call void @relax.set_error({texts}, {', '.join(f'i64 {n}' for n in numbers)})")
             self.b.end("ret ptr null")
 
         self.refuse_unless(condition, refuse)
-
-    def require(self, condition: Val, message: Message, expected: str, found: str, *operands: Val) -> None:
-        """The same, with a message of the table: conversions of printf for what is expected and found."""
-        fields = {"context": "%s", "expected": expected, "found": found}
-        self.unless(condition, message.kind.__name__, message.fill(**fields), *operands)
 
     def address(self, at: Operand) -> Val:
         """An address as a number."""
@@ -57,13 +61,14 @@ class _TensorCheck(CheckWriter):
 
 
 def tensor_check(module: ModuleBuilder) -> str:
-    """The check of a tensor argument: kind, device, dtype, rank; compactness unless `strided`; alignment and size.
+    """The check of a tensor argument: kind, device, dtype, rank; compactness unless `strided`; alignment and size; and
+    its dimensions, if `sizes` says what they are.
 
     The result is the DLTensor, or null with the error set. Elements of 2 and 4 bits are padded to a byte, which their
     strides show (`relax.runtime.dtypes`).
     """
-    parameters = "ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim, i32 %strided"
-    w = _TensorCheck(module, f"define hidden ptr @relax.tensor({parameters}) noinline optnone")
+    parameters = "ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim, i32 %strided, ptr %sizes"
+    w = _TensorCheck(module, f"define hidden ptr @relax.tensor({parameters}) nounwind")
     b, kind = w.b, w.load("%any", 0, "i32")
     object_ = w.load("%any", 8, "ptr").ref
     inside = b.op(f"getelementptr i8, ptr {object_}, i64 {_HEADER}")
@@ -71,21 +76,22 @@ def tensor_check(module: ModuleBuilder) -> str:
     is_tensor = kind.eq(_POINTER) | kind.eq(_OBJECT)
     with w.when(is_tensor ^ 1):
         name = w.address(b.op(f"call ptr @relax.kind_name(i32 {kind.ref})"))
-        w.require(is_tensor, KIND, "a tensor", "%s", name)
+        w.require(is_tensor, KIND, name, expected="a tensor", found="%s")
     device = w.load(tensor, _DEVICE, "i32")
-    w.require(device.eq(1), DEVICE, "cpu", "device type %lld", device)
+    w.require(device.eq(1), DEVICE, device, expected="cpu", found="device type %lld")
     dtype, found = w.parameter("dtype", "i32"), w.load(tensor, _DTYPE, "i32")
     with w.when(found.ne(dtype)):
         names = (w.dtype_name(found), w.dtype_name(dtype))
-        w.require(found.eq(dtype), ARGUMENT_DTYPE, "%s", "%s", *names)
+        w.require(found.eq(dtype), ARGUMENT_DTYPE, *names, expected="%s", found="%s")
     ndim, rank = w.parameter("ndim", "i32"), w.load(tensor, _NDIM, "i32")
-    w.require(rank.eq(ndim), ARGUMENT_RANK, "%lld", "%lld", rank, ndim)
+    w.require(rank.eq(ndim), ARGUMENT_RANK, rank, ndim)
     bits = dtype.lshr(8) & 255
     _check_strides(w, tensor, ndim.to("i64"), bits.to("i64"))
     item = (bits + 7).lshr(3).to("i64")
     start = w.load(tensor, _DATA) + w.load(tensor, _OFFSET)
-    w.unless((start & (item - 1)).eq(0), "ValueError", _NOT_ALIGNED, item)
+    w.require((start & (item - 1)).eq(0), NOT_ALIGNED, item)
     _check_size(w, tensor, ndim.to("i64"), item * dtype.lshr(16).to("i64"))
+    _check_sizes(w, tensor, ndim.to("i64"))
     b.end(f"ret ptr {tensor}")
     return b.text()
 
@@ -96,7 +102,7 @@ def _check_strides(w: _TensorCheck, tensor: Operand, ndim: Val, bits: Val) -> No
     implicit = Val(b, "i1", 1, b.op(f"icmp eq ptr {strides}, null"))
     shape = w.load(tensor, _SHAPE, "ptr").ref
     unit = bits.make(f"udiv i64 8, {bits.le(8).choose(bits, 8).ref}")
-    w.unless((implicit & unit.gt(1)) ^ 1, "ValueError", _PACKED)
+    w.require((implicit & unit.gt(1)) ^ 1, PACKED)
     expected, elements = w.variable(unit), w.variable(ndim.constant(1))
     with w.when((implicit | w.parameter("strided", "i32").ne(0)) ^ 1):
         with w.loop(ndim) as i:
@@ -105,7 +111,7 @@ def _check_strides(w: _TensorCheck, tensor: Operand, ndim: Val, bits: Val) -> No
             axis = ndim - 1 - i
             size, stride, compact = w.element(shape, axis), w.element(strides, axis), expected.get()
             fits = stride.eq(compact) | size.eq(1)
-            w.unless(fits, "ValueError", _NOT_COMPACT, axis, stride, compact)
+            w.require(fits, NOT_COMPACT, axis, stride, compact)
             expected.set(compact * size)
 
 
@@ -120,29 +126,16 @@ def _check_size(w: _TensorCheck, tensor: Operand, ndim: Val, item: Val) -> None:
         product.set(Val(b, "i64", 1, b.op(f"extractvalue {{ i64, i1 }} {pair}, 0")))
         overflows = Val(b, "i1", 1, b.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
         fits = (overflows ^ 1) & product.get().compare("", "ule", LARGEST_PRODUCT)
-        w.unless(fits, "ValueError", _TOO_LARGE)
+        w.require(fits, NO_ROOM)
 
 
-def shape_check(module: ModuleBuilder) -> str:
-    """The comparison of `count` dimensions of a checked tensor, from the first on, with numbers.
-
-    The result is false with an error set if one differs; their messages are numbered one after the other.
-    """
-    parameters = "ptr %t, i64 %first, i64 %count, ptr %expected, ptr %messages, i32 %index"
-    w = CheckWriter(module, f"define hidden i1 @relax.shape({parameters}) nounwind")
-    shape = w.load("%t", _SHAPE, "ptr").ref
-    with w.loop(w.parameter("count")) as i:
-        size = w.element(shape, w.parameter("first") + i)
-
-        def refuse(i: Val = i, size: Val = size) -> None:
-            message = w.parameter("index", "i32") + i.to("i32")
-            numbers = f"i64 {size.ref}, i64 0, i64 0, i64 0"
-            w.b.do(f"call void @relax.raise(ptr %messages, i32 {message.ref}, {numbers})")
-            w.b.end("ret i1 false")
-
-        w.refuse_unless(size.eq(w.element("%expected", i)), refuse)
-    w.b.end("ret i1 true")
-    return w.b.text()
+def _check_sizes(w: _TensorCheck, tensor: Operand, ndim: Val) -> None:
+    """The dimensions are the expected ones, of which those less than 0 are any."""
+    given = Val(w.b, "i1", 1, w.b.op("icmp ne ptr %sizes, null"))
+    shape = w.load(tensor, _SHAPE, "ptr").ref
+    with w.when(given), w.loop(ndim) as axis:
+        size, expected = w.element(shape, axis), w.element("%sizes", axis)
+        w.require(size.eq(expected) | expected.lt(0), IS, axis, size, expected)
 
 
-__all__ = ["shape_check", "tensor_check"]
+__all__ = ["tensor_check"]

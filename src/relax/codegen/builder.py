@@ -57,14 +57,9 @@ class ModuleBuilder:
         """
         number = self._message_numbers.get((kind, text))
         if number is None:
-            number = self._message_numbers[kind, text] = self.message_run(kind, [text])
+            number = self._message_numbers[kind, text] = len(self._messages)
+            self._messages.append((_c_string(kind), _c_string(text)))
         return str(number)
-
-    def message_run(self, kind: str, texts: Iterable[str]) -> int:
-        """The number of the first of several messages, which are numbered one after the other."""
-        first = len(self._messages)
-        self._messages += ((_c_string(kind), _c_string(text)) for text in texts)
-        return first
 
     def string(self, text: str) -> Operand:
         """A zero-terminated constant string."""

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, PrimExpr, Var, free_vars
 from ..runtime.combine import BODY
-from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.messages import IS, NO_SIZE
+from ..runtime.messages import NOT_ALIGNED
 from ..tir import Buffer, BufferLoad, PrimFunc
-from .context import Context, Storage, Unit, escaped
+from ..tir.signature import ArgumentField, Signature
+from .context import Context, Storage, Unit
 from .formula import Val
-from .index import extended, index
-from .signature import ArgumentField, Signature, signature
+from .index import extended
+from .matching import WrittenMatching, checked_signature
 from .types import register_type
 
 
@@ -52,8 +52,9 @@ def operands_of(
             "E5903", f"a call of {callee} has {len(call.args)} arguments, expected {len(func.params)}", call
         )
         return None
-    known = signature(cx.unit, callee, func)
+    known = checked_signature(cx.unit, callee, func)
     places: dict[int, Storage] = {}
+    matching = _Matching(cx, callee, known, places)
     scalars: dict[Var, Val] = {}
     operands: list[str] = []
     for i, ((param, buffer), arg) in enumerate(zip(known.params, call.args, strict=True)):
@@ -66,9 +67,7 @@ def operands_of(
                 return None
             value = scalars[param] = cx.value(arg)
             if param.nonnegative and not cx.facts.nonnegative(arg):
-                who = f"call of {escaped(callee)}: argument {escaped(param.name)}"
-                message = NO_SIZE.printf(context=who, place="the value", found="%lld")
-                cx.fail_unless(extended(value, param).compare("", "ult", DIMENSION_LIMIT), *message, value)
+                matching.require_size(extended(value, param), matching.who(param), "the value")
             operands.append(f"{register_type(param.dtype)} {value.ref}")
             continue
         storage = _storage_of_argument(cx, callee, buffer, arg)
@@ -79,7 +78,8 @@ def operands_of(
         operands.append(f"ptr {storage.pointer}")
     with cx.elsewhere():
         cx.vars.update(scalars)
-        operands += _sizes(cx, callee, known, places)
+        matching.match_sizes()
+        operands += [f"i64 {cx.wide[var].ref}" for var in known.bound]
         if inside is not None:
             inside()
     return operands
@@ -115,9 +115,8 @@ def _require_aligned(cx: Context, callee: str, wanted: Buffer, storage: Storage)
     if storage.align >= needed:
         return
     address = Val(cx.b, "i64", 1, cx.b.op(f"ptrtoint ptr {storage.pointer} to i64"))
-    who = f"call of {escaped(callee)}: argument {escaped(wanted.name)}"
-    message = f"{who}: its data is not aligned to {needed} bytes"
-    cx.fail_unless((address & (needed - 1)).eq(0), "ValueError", message)
+    who = f"call of {callee}: argument {wanted.name}"
+    cx.require((address & (needed - 1)).eq(0), NOT_ALIGNED, context=who, expected=str(needed))
 
 
 def _storage_of_argument(cx: Context, callee: str, wanted: Buffer, arg: PrimExpr) -> Storage | None:
@@ -147,33 +146,20 @@ def _is_zero(expr: PrimExpr) -> bool:
     return getattr(expr, "value", None) == 0
 
 
-def _sizes(cx: Context, callee: str, known: Signature, places: dict[int, Storage]) -> list[str]:
-    """Bind the callee's variables to the sizes of the arguments, compare the rest; the operands to pass."""
+class _Matching(WrittenMatching):
+    """The matching of the sizes of buffers that a function passes on."""
 
-    def number(place: ArgumentField) -> Val:
-        storage = places[place.param]
+    def __init__(self, cx: Context, callee: str, known: Signature, places: dict[int, Storage]) -> None:
+        super().__init__(cx, known, f"call of {callee}: ")
+        self.places = places
+
+    def number(self, place: ArgumentField) -> Val:
+        storage = self.places[place.param]
         if place.what == "shape":
-            return Val(cx.b, "i64", 1, storage.shape[place.axis])
+            return Val(self.b, "i64", 1, storage.shape[place.axis])
         if place.what == "stride" and storage.strides is not None:
-            return Val(cx.b, "i64", 1, storage.strides[place.axis])
-        if place.what == "stride":
-            total = cx.i64(1)
-            for size in storage.shape[place.axis + 1 :]:
-                total = total * Val(cx.b, "i64", 1, size)
-            return total
-        return cx.i64(0)  # the pointer passed is that of the first element
-
-    for var, place in known.bound.items():
-        cx.wide[var] = found = number(place)
-        if place.what == "shape":
-            who = f"call of {escaped(callee)}: argument {escaped(place.buffer.name)}"
-            message = NO_SIZE.printf(context=who, place=place.words, found="%lld")
-            cx.fail_unless(found.compare("", "ult", DIMENSION_LIMIT), *message, found)
-    for place, expr in known.compared:
-        with cx.exactly():
-            expected, found = index(cx, expr), number(place)
-        if expected.ref != found.ref:
-            who = f"call of {escaped(callee)}: argument {escaped(place.buffer.name)}"
-            message = IS.printf(context=who, place=place.words, found="%lld", expected="%lld")
-            cx.fail_unless(found.eq(expected), *message, found, expected)
-    return [f"i64 {cx.wide[var].ref}" for var in known.bound]
+            return Val(self.b, "i64", 1, storage.strides[place.axis])
+        total = self.cx.i64(int(place.what == "stride"))  # the pointer passed is that of the first element
+        for size in storage.shape[place.axis + 1 :] if place.what == "stride" else ():
+            total = total * Val(self.b, "i64", 1, size)
+        return total

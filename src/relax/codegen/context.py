@@ -14,8 +14,10 @@ from typing import TypeAlias
 
 from ..ir import DataType, Diagnostic, DiagnosticError, Span
 from ..prim import IntImm, PrimExpr, Var
+from ..runtime.messages import Message
 from ..target import Target
 from ..tir import Buffer, For, PrimFunc, While
+from ..tir.signature import Text
 from .builder import FunctionBuilder, ModuleBuilder, Operand
 from .facts import Knowledge
 from .floats import SmallFloats
@@ -275,6 +277,18 @@ class Context:
         with self.b.cold(bad), self.sometimes():
             self.fail(kind, message, *arguments)
         self.b.start(ok)
+
+    def require(self, condition: Val, message: Message, **fields: Text[Val]) -> None:
+        """Leave with an error of the table unless a condition holds. Numbers among its fields are shown."""
+        numbers: list[Val] = []
+
+        def shown(field: Text[Val]) -> str:
+            parts = [field] if isinstance(field, (str, Val)) else field
+            numbers.extend(part for part in parts if isinstance(part, Val))
+            return "".join("%lld" if isinstance(part, Val) else escaped(part) for part in parts)
+
+        texts = {name: shown(fields[name]) for _, name in message.parts() if name is not None}
+        self.fail_unless(condition, *message.printf(**texts), *numbers)
 
     def leave_unless_zero(self, status: Operand) -> None:
         """Leave if a function that was called has failed; it has set the error."""

@@ -38,15 +38,14 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, rules)
     cx.checked = True  # messages begin with the name of the Relax function, which is not that of the PrimFunc
-    title = escaped(str(attrs["global_symbol"]))
+    title = str(attrs["global_symbol"])
     params = [str(param) for param in cast("list[Any]", attrs[PARAMETERS])]
     registers, given = frame_cell(attrs), len(params)
     count = Val(b, "i32", 1, "%count")
-    message = KIND.printf(context=title, expected=escaped(counted_arguments(given, params)), found="%lld")
     offered = int(attrs.get(OUTPUTS, 0))
     counted = count.ge(given) & count.le(given + offered) if offered else count.eq(given)
-    cx.fail_unless(counted, *message, count)
-    context = _context(cx, title)
+    cx.require(counted, KIND, context=title, expected=counted_arguments(given, params), found=count)
+    context = _context(cx, escaped(title))
     table = b.op(f"getelementptr i8, ptr {context}, i64 16")
     r = b.alloca(f"[{registers + 1} x {ANY_TYPE}]", 16)
     _keep_flat(cx, attrs, r, table)

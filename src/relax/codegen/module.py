@@ -15,6 +15,7 @@ from ..runtime.native import CELLS
 from ..runtime.threads import LAUNCH
 from ..target import Target
 from ..tir import PrimFunc
+from ..tir.signature import Signature
 from ..tir.transform import PARALLEL_BODY
 from . import expr, intrinsics, memory
 from .builder import FunctionBuilder, ModuleBuilder, quoted
@@ -24,7 +25,7 @@ from .entry import write_entry
 from .floats import SmallFloats
 from .formula import Val
 from .known import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
-from .signature import Signature, signature
+from .matching import checked_signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
@@ -209,7 +210,7 @@ def _write(unit: Unit, name: str, func: PrimFunc) -> None:
     """Write a function and its wrapper, or report what is wrong with it."""
     _refuse_unknown(unit, name, func)
     try:
-        known = signature(unit, name, func)
+        known = checked_signature(unit, name, func)
         _write_inner(unit, name, func, known)
         if REGISTERS in func.attrs:
             write_entry(unit, name, func.attrs, _RULES)

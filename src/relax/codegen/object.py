@@ -88,9 +88,8 @@ def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: C
 
 @lru_cache(maxsize=8)
 def support_object(machine: worker.Machine) -> bytes:
-    """The object of the support code: small, and compiled once in a process."""
-    text = f'target triple = "{machine.triple}"\n{support_text()}'
-    return accepted(lambda: worker.emit_object(text, machine))
+    """The object of the support code of kernels: from the cache, or compiled."""
+    return _shared_object("support code of kernels", *_with_triple(support_text(), machine))
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..runtime.tensor import LARGE_PAGE
-from .argument_checks import shape_check, tensor_check
+from .argument_checks import tensor_check
 from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
 
@@ -208,7 +208,6 @@ def support_text() -> str:
     module.add_text(KIND_NAME.format(count=count, table=module.table("relax.kinds", "ptr", kinds)))
     module.add_text(DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats)))
     module.add_text(tensor_check(module))
-    module.add_text(shape_check(module))
     module.add_text(NUMBERS.format(tensor=TENSOR_TYPE))
     return module.text()
 
@@ -235,35 +234,26 @@ def reserve(module: ModuleBuilder, size: Operand) -> str:
 
 
 def checked_tensor(
-    module: ModuleBuilder, any_: Operand, who: str, dtype: int, ndim: int, strided: bool
+    module: ModuleBuilder, any_: Operand, who: str, dtype: int, sizes: Sequence[int | None], strided: bool
 ) -> str:
-    """The call that checks a tensor argument, which errors call `who`: its DLTensor, or null with the error set."""
-    function = module.support("relax.tensor", "ptr", "ptr, ptr, i32, i32, i32, i32")
+    """The call that checks a tensor argument, which errors call `who`: its DLTensor, or null with the error set.
+
+    A dimension for which there is None may be any.
+    """
+    function = module.support("relax.tensor", "ptr", "ptr, ptr, i32, i32, i32, i32, ptr")
+    expected = ["any" if size is None else str(size) for size in sizes]
+    numbers = ("-1" if size is None else str(size) for size in sizes)
+    known = any(size is not None for size in sizes)
+    table = module.table(f"relax.sizes.{'.'.join(expected)}", "i64", numbers) if known else "null"
     return (
         f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {module.message(who, '')}, i32 {dtype}, "
-        f"i32 {ndim}, i32 {int(strided)})"
+        f"i32 {len(sizes)}, i32 {int(strided)}, ptr {table})"
     )
 
 
 def tensor_data(module: ModuleBuilder, tensor: Operand) -> str:
     """The call that gives the first element of a checked tensor."""
     return f"call ptr {module.support('relax.data', 'ptr', 'ptr')}(ptr {tensor})"
-
-
-def has_shape(
-    module: ModuleBuilder, tensor: Operand, first: int, expected: Sequence[int], texts: Sequence[str]
-) -> str:
-    """The call that compares dimensions with numbers: an i1, false with an error set.
-
-    `first` is the axis of the first dimension; the texts are of one ValueError for each, about what was found.
-    """
-    function = module.support("relax.shape", "i1", "ptr, i64, i64, ptr, ptr, i32")
-    name = "relax.sizes." + ".".join(map(str, expected))
-    sizes = module.table(name, "i64", map(str, expected))
-    return (
-        f"call i1 {function}(ptr {tensor}, i64 {first}, i64 {len(expected)}, ptr {sizes}, "
-        f"ptr {MESSAGES}, i32 {module.message_run('ValueError', texts)})"
-    )
 
 
 def tensors_apart(module: ModuleBuilder, a: Operand, a_strided: bool, b: Operand, b_strided: bool) -> str:

@@ -10,29 +10,34 @@ dimension against the sizes the parameters bind. Errors name the function, the a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Final, cast
+from collections.abc import Mapping
+from functools import reduce
+from typing import Final
 
 from ..ir import DataType
-from ..prim import IntImm, PrimExpr, Var, free_vars
-from ..prim.intervals import dtype_range
+from ..prim import IntImm, PrimExpr, Var
 from ..runtime.combine import FUNCTION
-from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.messages import IS, KIND, NO_NUMBER, NO_SIZE, TOO_NARROW, counted_arguments
+from ..runtime.messages import KIND, counted_arguments
 from ..tir import Buffer, overlap_message
-from ..tir.arguments import size_text
+from ..tir.signature import ArgumentField, ArgumentMatching, Signature
 from . import support
 from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
 from .floats import whole_as_double
 from .formula import Val
-from .index import index
-from .signature import ArgumentField, Signature
+from .matching import WrittenMatching
 from .types import dlpack_code, element_type
 
 SYMBOL_PREFIX: Final = "__tvm_ffi_"
+
+_ACCEPTED: Final = {
+    "a pointer": (support.POINTER, support.NONE),
+    "a float": (support.INT, support.BOOL, support.FLOAT),
+    "a bool": (support.INT, support.BOOL),
+    "an int": (support.INT, support.BOOL),
+}
+"""The type indices of what is taken for a scalar of each kind."""
 
 
 def symbol_name(name: str) -> str:
@@ -40,7 +45,7 @@ def symbol_name(name: str) -> str:
     return SYMBOL_PREFIX + name
 
 
-class Wrapper:
+class Wrapper(WrittenMatching, ArgumentMatching[Val]):
     """Writes the packed wrapper of one function."""
 
     def __init__(self, unit: Unit, name: str, known: Signature, rules: Mapping[type, Rule]) -> None:
@@ -48,66 +53,47 @@ class Wrapper:
             f"define i32 @{FUNCTION}{unit.numbers[name]}(ptr %self, ptr %args, i32 %count, ptr %result) "
             f"#{unit.module.attribute_group('nounwind noinline optnone')}"
         )
-        self.known = known
-        self.b = FunctionBuilder(unit.module, head)
-        self.cx = Context(unit, self.b, name, rules)
+        super().__init__(Context(unit, FunctionBuilder(unit.module, head), name, rules), known)
         self.tensors: dict[int, Operand] = {}
 
     def write(self) -> None:
         """Write the whole function into the module."""
-        b, known = self.b, self.known
-        self.check_count()
-        operands: list[str] = []
-        for i, (param, buffer) in enumerate(known.params):
-            if buffer is None:
-                value = self.scalar(i, param)
-                self.cx.vars[param] = value
-                operands.append(f"{value.type} {value.ref}")
-            else:
-                self.tensors[i] = self.tensor(i, buffer)
-        for var, place in known.bound.items():
-            self.bind(var, place)
-        for run in _runs(known.compared):
-            if isinstance(run[0][1], IntImm) and run[0][0].what == "shape":
-                self.compare_sizes([(place, cast(IntImm, expr).value) for place, expr in run])
-            else:
-                self.compare(*run[0])
-        self.require_apart()
-        arguments = iter(operands)
+        b, cx, expected = self.b, self.cx, len(self.known.params)
+        count = Val(b, "i32", 1, "%count")
+        message = f"expected {counted_arguments(expected)}, found %lld"
+        cx.fail_unless(count.eq(expected), "TypeError", message, count)
+        self.match()
         passed = [
-            next(arguments) if buffer is None else f"ptr {self.data(i, buffer)}"
-            for i, (_, buffer) in enumerate(known.params)
+            f"{cx.vars[param].type} {cx.vars[param].ref}" if buffer is None else f"ptr {self.data(i, buffer)}"
+            for i, (param, buffer) in enumerate(self.known.params)
         ]
-        passed += [f"i64 {self.cx.wide[var].ref}" for var in known.bound]
-        status = b.op(f"call i32 {inner_symbol(self.cx.unit, self.cx.name)}({', '.join(passed)})")
+        passed += [f"i64 {cx.wide[var].ref}" for var in self.known.bound]
+        status = b.op(f"call i32 {inner_symbol(cx.unit, cx.name)}({', '.join(passed)})")
         b.end(f"ret i32 {status}")
         with b.cold("error"):
             b.end("ret i32 -1")
-        self.cx.unit.module.define(b)
-
-    def check_count(self) -> None:
-        expected = len(self.known.params)
-        count = Val(self.b, "i32", 1, "%count")
-        message = f"expected {counted_arguments(expected)}, found %lld"
-        self.cx.fail_unless(count.eq(expected), "TypeError", message, count)
+        cx.unit.module.define(b)
 
     def argument(self, i: int) -> Operand:
         return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")
 
     # ------------------------------------------------------------------ tensors
 
-    def tensor(self, i: int, buffer: Buffer) -> Operand:
-        """The checked DLTensor of an argument."""
+    def tensor(self, i: int, buffer: Buffer) -> None:
         code, bits = dlpack_code(buffer.dtype)
         dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
-        who = f"{self.cx.name}: argument {buffer.name}"
-        module, strided = self.b.module, bool(buffer.strides)
-        tensor = self.b.op(support.checked_tensor(module, self.argument(i), who, dtype, buffer.ndim, strided))
+        who = f"{self.cx.name}: {self.who(buffer)}"
+        sizes, strided = list(map(_constant, buffer.shape)), bool(buffer.strides)
+        call = support.checked_tensor(self.b.module, self.argument(i), who, dtype, sizes, strided)
+        tensor = self.tensors[i] = self.b.op(call)
         null = self.b.op(f"icmp eq ptr {tensor}, null")
         fine = self.b.label("ok")
         self.b.branch_if(null, "error", fine, hint="otherwise")
         self.b.start(fine)
-        return tensor
+
+    def compare(self, place: ArgumentField, size: PrimExpr) -> None:
+        if place.what != "shape" or _constant(size) is None:  # those were compared when the tensor was taken
+            super().compare(place, size)
 
     def field(self, tensor: Operand, number: int, type_: str) -> Operand:
         place = self.b.op(f"getelementptr {support.TENSOR_TYPE}, ptr {tensor}, i32 0, i32 {number}")
@@ -126,7 +112,9 @@ class Wrapper:
         if place.what == "offset":
             offset = Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
             rest = offset.make(f"urem i64 {offset.ref}, {itemsize}")
-            message = f"argument {escaped(place.buffer.name)}: offset is %lld bytes, expected a multiple of {itemsize}"
+            message = (
+                f"{escaped(self.who(place.buffer))}: offset is %lld bytes, expected a multiple of {itemsize}"
+            )
             self.cx.fail_unless(rest.eq(0), "ValueError", message, offset)
             return offset.make(f"udiv i64 {offset.ref}, {itemsize}")
         if place.what == "shape":
@@ -160,129 +148,53 @@ class Wrapper:
     def unpadded(self, stride: Val, place: ArgumentField) -> Val:
         """A stride in elements of 2 or 4 bits, of which DLPack counts several to a byte."""
         unit = 8 // place.buffer.dtype.bits
-        name = escaped(place.buffer.name)
         message = (
-            f"argument {name}: the stride of dimension {place.axis} is %lld, expected a multiple of {unit}: "
+            f"{escaped(self.who(place.buffer))}: the {place.words} is %lld, expected a multiple of {unit}: "
             "its elements are packed, expected one in a byte"
         )
         self.cx.fail_unless((stride & (unit - 1)).eq(0), "ValueError", message, stride)
         return stride >> (unit.bit_length() - 1)
 
-    # ------------------------------------------------------------------ overlaps
-
-    def require_apart(self) -> None:
-        """Check that what is written overlaps nothing else, where the function promises so."""
-        for i, j in self.known.apart:
-            (a, a_strided), (b, b_strided) = ((self.buffer(k), bool(self.buffer(k).strides)) for k in (i, j))
-            call = support.tensors_apart(
-                self.b.module, self.tensors[i], a_strided, self.tensors[j], b_strided
-            )
-            message = overlap_message(escaped(a.name), escaped(b.name))
-            self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
-
-    def buffer(self, i: int) -> Buffer:
-        buffer = self.known.params[i][1]
-        assert buffer is not None
-        return buffer
-
-    # ------------------------------------------------------------------ sizes
-
-    def bind(self, var: Var, place: ArgumentField) -> None:
-        value = self.number(place)
-        low, high = dtype_range(var.dtype)
-        if high < 2**63 - 1:
-            fits = value.le(int(high)) & value.ge(int(low))
-            message = TOO_NARROW.printf(
-                context=_who(place),
-                place=place.words,
-                found="%lld",
-                variable=escaped(var.name),
-                dtype=str(var.dtype),
-            )
-            self.cx.fail_unless(fits, *message, value)
-        self.cx.wide[var] = value
-        if place.what == "shape":
-            message = NO_SIZE.printf(context=_who(place), place=place.words, found="%lld")
-            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), *message, value)
-            self.cx.facts.size(var)
-
-    def compare_sizes(self, run: Sequence[tuple[ArgumentField, int]]) -> None:
-        """Compare dimensions of one argument, one after the other, with numbers."""
-        first = run[0][0]
-        who = f"{escaped(self.cx.name)}: {_who(first)}"
-        texts = [IS.fill(context=who, place=place.words, found="%lld", expected=size) for place, size in run]
-        sizes = [size for _, size in run]
-        call = support.has_shape(self.b.module, self.tensors[first.param], first.axis, sizes, texts)
-        fine = self.b.label("ok")
-        self.b.branch_if(self.b.op(call), fine, "error", hint="then")
-        self.b.start(fine)
-
-    def compare(self, place: ArgumentField, expr: PrimExpr) -> None:
-        with self.cx.exactly():
-            found, expected = self.number(place), index(self.cx, expr)
-        shown, numbers = (
-            f"{escaped(size_text(expr))} = %lld ({escaped(self.origin(expr))})",
-            [found, expected],
+    def apart(self, i: int, j: int) -> None:
+        a, b = (self.known.buffer(k) for k in (i, j))
+        call = support.tensors_apart(
+            self.b.module, self.tensors[i], bool(a.strides), self.tensors[j], bool(b.strides)
         )
-        if isinstance(expr, IntImm):
-            shown, numbers = str(expr.value), [found]
-        message = IS.printf(context=_who(place), place=place.words, found="%lld", expected=shown)
-        self.cx.fail_unless(found.eq(expected), *message, *numbers)
-
-    def origin(self, expr: PrimExpr) -> str:
-        """The origins of the variables of an expression, for messages."""
-        parts: list[str] = []
-        for var in free_vars(expr):
-            place = self.known.bound.get(var)
-            parts.append(
-                f"{var.name} is an argument"
-                if place is None
-                else f"{var.name} was bound by {place.buffer.name}, {place.words}"
-            )
-        return "; ".join(parts)
+        message = overlap_message(escaped(a.name), escaped(b.name))
+        self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
 
     # ------------------------------------------------------------------ scalars
 
-    def scalar(self, i: int, param: Var) -> Val:
-        """The checked value of a scalar argument."""
+    def scalar(self, i: int, param: Var, kind: str) -> Val:
         at = self.argument(i)
-        kind = Val(self.b, "i32", 1, self.b.op(f"load i32, ptr {at}"))
+        found = Val(self.b, "i32", 1, self.b.op(f"load i32, ptr {at}"))
         payload = self.b.op(f"getelementptr i8, ptr {at}, i64 8")
-        dtype = param.dtype
-        if dtype.is_handle:
-            return self.pointer(param, kind, payload)
-        if dtype.is_float:
-            return self.float(param, kind, payload)
-        wanted = "a bool" if dtype.is_bool else "an int"
-        fine = kind.eq(support.INT) | kind.eq(support.BOOL)
-        self.require_kind(fine, param, wanted, kind)
-        value = Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {payload}"))
-        if dtype.is_bool:
-            return value.ne(0)
-        self.require_range(param, value)
-        return value.to(element_type(dtype))
+        fits = reduce(lambda a, b: a | b, map(found.eq, _ACCEPTED[kind]))
+        self.require_kind(fits, param, kind, found)
+        if kind == "a float":
+            number = value = self.float(param.dtype, found, payload)
+        else:
+            type_ = "ptr" if kind == "a pointer" else "i64"
+            number = value = Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {payload}"))
+        if kind == "a bool":
+            value = number.ne(0)
+        elif kind == "an int":
+            value = number.to(element_type(param.dtype))
+        self.cx.vars[param] = value
+        return number
 
-    def pointer(self, param: Var, kind: Val, payload: Operand) -> Val:
-        fine = kind.eq(support.POINTER) | kind.eq(support.NONE)
-        self.require_kind(fine, param, "a pointer", kind)
-        return Val(self.b, "ptr", 1, self.b.op(f"load ptr, ptr {payload}"))
-
-    def float(self, param: Var, kind: Val, payload: Operand) -> Val:
-        whole = kind.eq(support.INT) | kind.eq(support.BOOL)
-        self.require_kind(whole | kind.eq(support.FLOAT), param, "a float", kind)
+    def float(self, dtype: DataType, kind: Val, payload: Operand) -> Val:
+        whole = kind.ne(support.FLOAT)
         as_float = Val(self.b, "double", 1, self.b.op(f"load double, ptr {payload}"))
         as_int = Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {payload}"))
-        narrow = param.dtype != "float64"
+        narrow = dtype != "float64"
         number = whole_as_double(as_int, signed=True) if narrow else as_int.to("double")
         value = whole.choose(number, as_float)
-        return self.narrowed(param.dtype, value)
-
-    def narrowed(self, dtype: DataType, value: Val) -> Val:
         if dtype == "float64":
             return value
-        if dtype == "float32":
-            return value.to("float")
-        return self.cx.unit.small_floats.from_double(dtype, value)
+        return (
+            value.to("float") if dtype == "float32" else self.cx.unit.small_floats.from_double(dtype, value)
+        )
 
     def require_kind(self, fine: Val, param: Var, wanted: str, kind: Val) -> None:
         good, bad = self.b.label("ok"), self.b.label("bad")
@@ -290,39 +202,11 @@ class Wrapper:
         with self.b.cold(bad):
             name = self.b.op(support.kind_name(self.b.module, kind.ref))
             text = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {name} to i64"))
-            context = f"argument {escaped(param.name)}"
-            self.cx.fail(*KIND.printf(context=context, expected=wanted, found="%s"), text)
+            message = KIND.printf(context=escaped(self.who(param)), expected=wanted, found="%s")
+            self.cx.fail(*message, text)
         self.b.start(good)
 
-    def require_range(self, param: Var, value: Val) -> None:
-        dtype = param.dtype
-        low, high = dtype_range(dtype)
-        context = f"argument {escaped(param.name)}"
-        message = NO_NUMBER.printf(context=context, found="%lld", dtype=str(dtype))
-        if dtype == "uint64":
-            self.cx.fail_unless(value.ge(0), *message, value)
-        elif dtype != "int64":
-            self.cx.fail_unless(value.ge(int(low)) & value.le(int(high)), *message, value)
-        if param.nonnegative:
-            message = NO_SIZE.printf(context=context, place="the value", found="%lld")
-            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), *message, value)
 
-
-def _who(place: ArgumentField) -> str:
-    """An argument, as messages begin after the name of the function."""
-    return f"argument {escaped(place.buffer.name)}"
-
-
-_Compared = tuple[ArgumentField, PrimExpr]
-
-
-def _runs(compared: Sequence[_Compared]) -> Iterator[list[_Compared]]:
-    """The comparisons in their order; those of consecutive dimensions of an argument with numbers together."""
-
-    def key(item: tuple[int, _Compared]) -> tuple[int, ...]:
-        i, (place, expr) = item
-        together = isinstance(expr, IntImm) and place.what == "shape"
-        return (place.param, place.axis - i) if together else (-1, 0, i)
-
-    for _, group in groupby(enumerate(compared), key):
-        yield [item for _, item in group]
+def _constant(size: PrimExpr) -> int | None:
+    """A dimension that is the same in every call."""
+    return size.value if isinstance(size, IntImm) and size.value >= 0 else None

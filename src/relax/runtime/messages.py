@@ -1,10 +1,9 @@
 """The messages of matching: of values with annotations, and of a kernel's arguments with its parameters.
 
 Several parts of the package match, each where it must: bytecode and the interpreter in Python (`match`), compiled
-functions and libraries in machine code (`relax.codegen.cells.matching`), kernels in their wrappers
-(`relax.codegen.wrapper`), in calls of each other (`relax.codegen.calls`) and in the interpreter of TIR
-(`relax.tir.arguments`). Their messages are these. A field is a
-value for Python, a conversion of printf for a kernel, a function that writes it for a library.
+functions and libraries in machine code (`relax.codegen.cells.matching`). Arguments of kernels are matched by the steps
+of `relax.tir.signature`, in the interpreter and in machine code. Their messages are these. A field is a value for
+Python, a conversion of printf for a kernel, a function that writes it for a library.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .limits import DIMENSION_LIMIT, SIZE_RANGE
 
@@ -29,8 +28,9 @@ class Message:
         return self.kind(self.fill(**fields))
 
     def fill(self, **fields: Any) -> str:
-        """The text with values for its fields."""
-        return self.text.format(**fields)
+        """The text with values for its fields; of a list, one after the other."""
+        shown = {name: "".join(map(str, _parts(value))) for name, value in fields.items()}
+        return self.text.format(**shown)
 
     def printf(self, **fields: str) -> tuple[str, str]:
         """The name of the kind, and the text as a format of printf, for machine code."""
@@ -40,6 +40,10 @@ class Message:
         """Pieces of the text, each with the name of the field behind it, if there is one."""
         for text, field, _, _ in string.Formatter().parse(self.text):
             yield text, field
+
+
+def _parts(field: Any) -> list[Any]:
+    return cast("list[Any]", field) if isinstance(field, list) else [field]
 
 
 KIND: Final = Message(TypeError, "{context}: expected {expected}, found {found}")
@@ -69,6 +73,12 @@ NO_NUMBER: Final = Message(ValueError, "{context}: {found} does not fit {dtype}"
 TOO_NARROW: Final = Message(
     ValueError, "{context}: {place} is {found}, which does not fit {variable}'s dtype {dtype}"
 )
+NOT_COMPACT: Final = Message(
+    ValueError, "{context}: is not compact: the stride of {place} is {found}, expected {expected}"
+)
+PACKED: Final = Message(ValueError, "{context}: its elements are packed, expected one in a byte")
+NOT_ALIGNED: Final = Message(ValueError, "{context}: its data is not aligned to {expected} bytes")
+NO_ROOM: Final = Message(ValueError, "{context}: its dimensions that are not 0 make more than 2**62 bytes")
 
 
 def counted_arguments(count: int, names: Sequence[str] | None = None) -> str:
@@ -78,7 +88,7 @@ def counted_arguments(count: int, names: Sequence[str] | None = None) -> str:
 
 
 __all__ = [
-    "ARGUMENT_DTYPE", "ARGUMENT_RANK", "DEVICE", "DIMENSIONS", "DTYPE", "IS", "KIND", "LENGTH", "NEGATIVE", "NO_NUMBER",
-    "NO_SHAPE", "NO_SIZE", "NO_TUPLE", "RANK", "SCALAR", "TOO_LARGE", "TOO_NARROW", "Message",
-    "counted_arguments",
+    "ARGUMENT_DTYPE", "ARGUMENT_RANK", "DEVICE", "DIMENSIONS", "DTYPE", "IS", "KIND", "LENGTH", "NEGATIVE",
+    "NOT_ALIGNED", "NOT_COMPACT", "NO_NUMBER", "NO_ROOM", "NO_SHAPE", "NO_SIZE", "NO_TUPLE", "PACKED", "RANK", "SCALAR",
+    "TOO_LARGE", "TOO_NARROW", "Message", "counted_arguments",
 ]  # fmt: skip

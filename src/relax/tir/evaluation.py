@@ -139,12 +139,12 @@ def _compact(shape: Sequence[int]) -> list[int]:
     return strides[::-1]
 
 
-def flat_memory(array: Array, function: str, name: str, strided: bool) -> Array:
+def flat_memory(array: Array, who: str) -> Array:
     """The elements from an array's first to its last, as a flat array that shares its memory."""
     if array.flags.c_contiguous:
         return cast(Any, array).reshape(-1)
-    if not strided or any(stride < 0 for stride in array.strides):
-        raise ValueError(f"{function}: parameter {name} is not compact")
+    if any(stride < 0 for stride in array.strides):
+        raise ValueError(f"{who}: interpret takes no array with negative strides")
     steps = [stride // array.itemsize for stride in array.strides]
     count = (
         1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)) if array.size else 0

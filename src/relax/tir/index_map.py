@@ -31,9 +31,9 @@ from ..prim import (
 )
 from ..prim.analyzer import Verdict
 from ..runtime import nd
-from .arguments import size_text
 from .buffer import Range, to_indices
 from .mixed_radix import MixedRadix
+from .signature import size_text
 
 
 class _AxisSeparator:

@@ -19,10 +19,11 @@ from ..ir import DataType, GlobalVar, IRModule
 from ..prim import Call, PrimExpr, Var, const
 from ..runtime.messages import KIND, NO_SIZE, counted_arguments
 from ..runtime.sizes import is_size
-from .arguments import Bound, bind_array, bind_scalar, bind_sizes
+from .arguments import CheckedArguments
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
-from .evaluation import Env, ExpressionCompiler, Externs, Value, View, lanes_of
+from .evaluation import Env, ExpressionCompiler, Externs, Value, View, flat_memory, lanes_of
+from .signature import signature_of
 from .statements import conjuncts
 from .stmt import (
     AllocBuffer,
@@ -44,7 +45,6 @@ from .stmt import (
     While,
 )
 from .usage import free_vars
-from .written import overlap_message, promised_apart
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Env], None]
@@ -132,31 +132,23 @@ class _Compiler(ExpressionCompiler):
         return self.functions[name]
 
     def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
-        params, buffer_map = func.params, func.buffer_map
-        self.owners.update((buffer.data, buffer.name) for buffer in buffer_map.values())
-        self.buffers.update((buffer.data, buffer) for buffer in buffer_map.values())
-        layouts = {param: self.layout(buffer) for param, buffer in buffer_map.items()}
-        apart = promised_apart(func)
+        known = signature_of(func)
+        buffers = func.buffer_map.values()
+        self.owners.update((buffer.data, buffer.name) for buffer in buffers)
+        self.buffers.update((buffer.data, buffer) for buffer in buffers)
+        layouts = {buffer: self.layout(buffer) for buffer in buffers}
+        sizes = {size: self.size(size) for _, size in known.compared}
 
         def bind(args: Sequence[Any]) -> Env:
-            if len(args) != len(params):
-                raise KIND(context=name, expected=counted_arguments(len(params)), found=len(args))
-            env: Env = {}
-            bound: Bound = {}
-            for param, arg in zip(params, args, strict=True):
-                if param not in buffer_map:
-                    env[param] = bind_scalar(name, param, arg)
-            # Sizes are bound wherever they stand alone before any expression over them is checked.
-            for param, arg in zip(params, args, strict=True):
-                if param in buffer_map:
-                    bind_sizes(env, bound, name, buffer_map[param], arg)
-            for param, arg in zip(params, args, strict=True):
-                if param in buffer_map:
-                    bind_array(env, bound, name, buffer_map[param], arg, layouts[param])
-            for i, j in apart:
-                if _overlap(args[i], args[j]):
-                    names = buffer_map[params[i]].name, buffer_map[params[j]].name
-                    raise ValueError(f"{name}: {overlap_message(*names)}")
+            if len(args) != len(known.params):
+                raise KIND(context=name, expected=counted_arguments(len(known.params)), found=len(args))
+            matching = CheckedArguments(known, name, args, sizes)
+            matching.match()
+            env = matching.env
+            for (_, buffer), arg in zip(known.params, args, strict=True):
+                if buffer is not None:
+                    env[buffer.data] = memory = flat_memory(arg, matching.who(buffer))
+                    env[buffer] = layouts[buffer](env, memory)
             return env
 
         return bind
@@ -577,12 +569,3 @@ def _garbage(dtype: DataType, count: int) -> Array:
 
 
 __all__ = ["executable", "interpret"]
-
-
-def _overlap(a: Array, b: Array) -> bool:
-    """True if two arrays share memory; of one with gaps, only the first element counts."""
-    if not a.size or not b.size:
-        return False
-    spans = [(x.ctypes.data, x.nbytes if x.flags.c_contiguous else x.itemsize) for x in (a, b)]
-    (first, first_size), (second, second_size) = spans
-    return first < second + second_size and second < first + first_size

@@ -56,6 +56,7 @@ from ..info.runtime import InfoMaker
 from ..info.text import prim_text
 from ..ir import (
     BaseFunc,
+    DataType,
     GlobalVar,
     IRModule,
     RelaxExpr,
@@ -65,6 +66,7 @@ from ..ir import (
 )
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
+from ..prim.arithmetic import wrap
 from ..rewrite.rewriter import bindings_in
 from ..runtime.match import ASSERT_IMM, IGNORE, LOAD_SLOT
 from ..runtime.sizes import is_size
@@ -436,7 +438,12 @@ class _MatchLowering:
             what = self.lowering.devices.operand(info.vdevice, self.lowering.span, where)
         uses_heap = any(code not in (IGNORE, ASSERT_IMM) for code, _ in check.codes)
         heap = self.lowering.heap if uses_heap else PrimValue(0)
-        codes = [PrimValue(number) for code in check.codes for number in code]
+        # A slot, a code and a constant are an int64; that of a uint64 is read as one.
+        codes = [
+            PrimValue(wrap(number, DataType("int64")) if isinstance(number, int) else number)
+            for code in check.codes
+            for number in code
+        ]
         count = PrimValue(len(check.codes))
         self._call(
             "vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes

@@ -13,6 +13,9 @@ _KINDS: Final = {
     68: "a packed function", 70: "a tensor", 72: "a dict", 73: "a module", 75: "a list",
 }  # fmt: skip
 
+_UINT64: Final = -1
+"""A kind of number beside those that values have: in a slot, a uint64 may look negative."""
+
 _CASES: Final = " ".join(f"i32 {kind}, label %k{kind}" for kind in _KINDS)
 _NAMED: Final = "".join(
     f'k{kind}:\n  call void @<L>put(ptr %text, ptr <"{words}">)\n  ret void\n'
@@ -38,10 +41,14 @@ define internal void @<L>put(ptr %text, ptr %chars) nounwind {{
   call void @<L>put_bytes(ptr %text, ptr %chars, i64 %n)
   ret void
 }}
-define internal void @<L>put_int(ptr %text, i64 %value) nounwind {{
+define internal void @<L>put_digits(ptr %text, ptr %format, i64 %value) nounwind {{
   %digits = alloca [32 x i8], align 8
-  call i32 (ptr, i64, ptr, ...) @snprintf(ptr %digits, i64 32, ptr <"%lld">, i64 %value)
+  call i32 (ptr, i64, ptr, ...) @snprintf(ptr %digits, i64 32, ptr %format, i64 %value)
   call void @<L>put(ptr %text, ptr %digits)
+  ret void
+}}
+define internal void @<L>put_int(ptr %text, i64 %value) nounwind {{
+  call void @<L>put_digits(ptr %text, ptr <"%lld">, i64 %value)
   ret void
 }}
 define internal void @<L>put_float(ptr %text, double %value) nounwind {{
@@ -56,9 +63,12 @@ define internal void @<L>put_float(ptr %text, double %value) nounwind {{
   ret void
 }}
 define internal void @<L>put_number(ptr %text, i32 %kind, i64 %bits) nounwind {{
-  switch i32 %kind, label %int [ i32 2, label %bool i32 3, label %float ]
+  switch i32 %kind, label %int [ i32 2, label %bool i32 3, label %float i32 {_UINT64}, label %uint64 ]
 int:
   call void @<L>put_int(ptr %text, i64 %bits)
+  ret void
+uint64:
+  call void @<L>put_digits(ptr %text, ptr <"%llu">, i64 %bits)
   ret void
 bool:
   %set = icmp ne i64 %bits, 0
@@ -234,7 +244,10 @@ define internal void @<L>put_slot(ptr %text, ptr %note, ptr %start, i64 %value) 
   %is_float = and i1 %there, %before
   %bools = call ptr @strstr(ptr %note, ptr <"bool: ">)
   %first = icmp eq ptr %bools, %note
-  %or_int = select i1 %first, i32 2, i32 1
+  %uints = call ptr @strstr(ptr %note, ptr <"uint64: ">)
+  %is_uint = icmp eq ptr %uints, %note
+  %whole = select i1 %is_uint, i32 {_UINT64}, i32 1
+  %or_int = select i1 %first, i32 2, i32 %whole
   %kind = select i1 %is_float, i32 3, i32 %or_int
   call void @<L>put_number(ptr %text, i32 %kind, i64 %value)
   ret void
