@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +15,7 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, SHARING, Ask, Load, Writer, number_of
+from .pointwise_tiles import LINE, SHARING, Ask, Load, Steps, Writer, number_of
 from .squares import transposed_square
 
 SUMMED: Final = 128
@@ -60,12 +61,27 @@ class AlongChannels(Writer):
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
             def copied(panel: Buffer, load: Load, ask: Ask, inside: PrimExpr) -> Stmt:
                 vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
-                copy = loop("k", self.inputs, lambda k: loop("v", vectors, lambda v: block([
-                    ask(values, k, v * lanes),
-                    vector_store(panel, (k, v * lanes), load(values, k, v * lanes))])))  # fmt: skip
-                return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: self.following(
-                    values, start, size, lambda image, begin: each(Chunk(
-                        values, panel, sums, start, inside, (image, begin)))))])  # fmt: skip
+                rows = self.depths[1]
+
+                def copy(k: PrimExpr, c: PrimExpr, is_whole: bool) -> Stmt:
+                    """Copy a vector of pixels of an input channel; ask for that of a channel of the next part."""
+                    ahead = ask(values, k, c) if pixels.steps else self.asked(values, k + rows, start + c)
+                    return block([ahead, vector_store(panel, (k, c), load(values, k, c, is_whole))])
+
+                def begun(whole: PrimExpr) -> Stmt:
+                    """Copy the first part, and what tiles do not copy of the others."""
+                    first = loop("k", rows, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes, False)))
+                    others = loop("k", self.inputs - rows, lambda k: loop("v", vectors - whole, lambda v: copy(
+                        k + rows, (whole + v) * lanes, False)))  # fmt: skip
+                    return block([first, others] if rows < self.inputs else [first])
+
+                def chunk_of(whole: PrimExpr) -> Stmt:
+                    return block([begun(whole), scratch("sums", (columns, self.width), self.dtype, lambda sums: each(
+                        Chunk(values, panel, sums, start, inside, whole, copy)))])  # fmt: skip
+
+                there = vectors if pixels.steps else floordiv(maximum(count - start, int64(0)), lanes)
+                tiles = ceildiv(inside, self.height)
+                return named("whole", simplify(minimum(minimum(vectors, tiles), there)), chunk_of)
 
             def each(part: Chunk) -> Stmt:
                 return loop("j", blocks, lambda j: let(
@@ -77,6 +93,12 @@ class AlongChannels(Writer):
                 lambda panel: copied(panel, load, ask, inside))))  # fmt: skip
 
         return self.tasks(size, blocks_of_all, task)
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """The number of parts of the input channels, and the channels of a part."""
+        parts = -(-self.inputs // DEPTH)
+        return parts, -(-self.inputs // parts)
 
     def _chunk(self, most: int) -> PrimExpr:
         """The pixels of a chunk, of whole tiles: chunks of equal sizes, as many for each core, or one of all pixels.
@@ -96,8 +118,7 @@ class AlongChannels(Writer):
     def _block(self, packed: Buffer, chunk: Chunk, j: Var, jo: Var) -> Stmt:
         """A block of channels for the pixels of a chunk."""
         inputs, lanes = self.inputs, self.lanes
-        parts = -(-inputs // DEPTH)
-        part = -(-inputs // parts)
+        parts, part = self.depths
         tiles = simplify(ceildiv(chunk.inside, self.height))
         cleared = loop("r", simplify(tiles * self.height), lambda r: loop("v", self.vectors, lambda v: vector_store(
             chunk.sums, (r, v * lanes), self.zero), ForKind.UNROLLED))  # fmt: skip
@@ -160,20 +181,29 @@ class AlongChannels(Writer):
     ) -> Stmt:  # fmt: skip
         """Add the products of some input channels to the sums of a tile.
 
-        Tiles ask for the weights behind those they read, each for a quarter of them. The first tiles of the first block
-        ask for pixels of the next chunk, each for a vector of each channel.
+        Tiles ask for the weights behind those they read, each for a quarter of them. Tiles of the first block copy the
+        pixels of the next part while they multiply, each a vector of each channel.
         """
         first, lanes, sums = io * self.height, self.lanes, chunk.sums
-        is_first = And(j < 1, io * lanes < chunk.inside)
-        image, start = chunk.following
+        _, part = self.depths
+        last = int64(self.inputs - 1)
+        quarter = begin + depth + floordiv(depth, QUARTERS) * floormod(io, QUARTERS)
 
-        def asked(k: Var) -> Stmt:
-            quarter = floordiv(depth, QUARTERS) * floormod(io, QUARTERS)
-            weights = BufferLoad(packed, (jo, begin + depth + quarter, k * lanes))
-            line = Evaluate(prefetch(weights, locality=2))
-            if self.pixels.steps:
-                return line
-            return block([line, IfThenElse(is_first, self.asked(image, begin + k, start + io * lanes))])
+        def asked(quarter: PrimExpr, k: Var) -> Stmt:
+            weights = BufferLoad(packed, (jo, quarter, k * lanes))
+            return Evaluate(prefetch(weights, locality=2))
+
+        def copied(k: Var, at: PrimExpr) -> Stmt:
+            row = minimum(begin + part + k, last)
+            return named("row", row, lambda row: chunk.copy(row, at - chunk.start, True))
+
+        def steps_of(steps: Steps, asked: Callable[[Var], Stmt]) -> Stmt:
+            if part == self.inputs:
+                return steps(asked)
+            is_copied = And(And(j < 1, begin + part < self.inputs), io < chunk.whole)
+            beside = named("at", simplify(chunk.start + io * lanes), lambda at: steps(
+                lambda k: block([asked(k), copied(k, at)])))  # fmt: skip
+            return IfThenElse(is_copied, beside, steps(asked))
 
         return self.sums(
             self.vectors,
@@ -183,7 +213,8 @@ class AlongChannels(Writer):
             lambda p, c: vector_load(sums, (first + p, c), lanes),
             lambda acc: self.each(self.vectors, lambda p, c: vector_store(
                 sums, (first + p, c), vector_load(acc, (p, c), lanes))),
-            asked,
+            lambda steps: named("quarter", quarter, lambda quarter: steps_of(
+                steps, lambda k: asked(quarter, k))),
         )  # fmt: skip
 
 
@@ -199,8 +230,10 @@ class Chunk:
     """The first pixel."""
     inside: PrimExpr
     """The pixels inside of the image."""
-    following: tuple[Values, PrimExpr]
-    """The image of the next chunk, and its first pixel."""
+    whole: PrimExpr
+    """The vectors of pixels that tiles copy."""
+    copy: Callable[[PrimExpr, PrimExpr, bool], Stmt]
+    """A statement that copies a vector of pixels of an input channel, from one on, to the panel."""
 
 
 __all__ = ["AlongChannels"]

@@ -20,16 +20,18 @@ input channels do not pay for. `pointwise` compares the two.
 The last block of channels is no code of its own: it begins so early that it is whole. Pixels behind the last one are
 loaded as zeros and not stored. Each number of pixels runs the same code.
 
-Tiles ask for the lines of memory of their results before they sum, and for pixels of the next chunk meanwhile: a chunk
-has a short run of each channel's line, and processors prefetch long ones only.
+The first block of channels copies the pixels of the next panel, or of the next part of the input channels, while it
+multiplies: copies alone would take a tenth of the time. Tiles ask for the lines of memory of their results before they
+sum, and copies for the pixels that are copied next: a chunk has a short run of each channel's line, and processors
+prefetch long ones only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from ...prim import GE, LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -50,7 +52,6 @@ from ..build import (
     block,
     digits,
     int64,
-    let,
     loop,
     named,
     ramp,
@@ -65,10 +66,17 @@ from .pixels import Pixels
 from .tiling import Tile, tile_for
 from .words import Words
 
-Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
-"""A vector of an image and an input channel, from a pixel on."""
+
+class Load(Protocol):
+    """A vector of an image and an input channel, from a pixel on; `is_whole` says that all of its pixels are there."""
+
+    def __call__(self, values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr: ...
+
+
 Ask: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], Stmt]
 """A statement that asks for what a `Load` reads later."""
+Steps: TypeAlias = "Callable[[Callable[[Var], Stmt] | None], Stmt]"
+"""The loop over input channels of a tile, with a statement for each of them besides its products."""
 
 AHEAD: Final = 8
 """The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
@@ -201,22 +209,6 @@ class Writer:
 
         return self.pixels.declared(named("chunks", chunks, grouped), self.lanes)
 
-    def following(
-        self, values: Values, start: PrimExpr, chunk: int | PrimExpr, body: Callable[[Values, PrimExpr], Stmt]
-    ) -> Stmt:
-        """`body` of the image and the first pixel of the chunk behind the one that begins with `start`.
-
-        It may be behind the last image: what it says is for prefetches.
-        """
-        end = simplify(start + chunk)
-        if len(self.pixels.batch) != 1:
-            return body(values, end)
-        ((var, image),) = values.items()
-        is_last = GE(end, self.pixels.count)
-        return let("next_image", image + is_last.astype("int64"), lambda next_image: let(
-            "next_start", Select(is_last, int64(0), end), lambda next_start: body(
-                {var: next_image}, next_start)))  # fmt: skip
-
     # ------------------------------------------------------------------ data
 
     def copied(
@@ -229,10 +221,11 @@ class Writer:
         """
         pixels, lanes = self.pixels, self.lanes
 
-        def neighbours(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
+        def neighbours(values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr:
             at = simplify(start + c)
+            mask = None if is_whole else self.mask(at, bound)
             return self.factors(k, lambda channel: vector_load(
-                pixels.source, (*image_of(pixels, values), channel, at), lanes, self.mask(at, bound)))  # fmt: skip
+                pixels.source, (*image_of(pixels, values), channel, at), lanes, mask))  # fmt: skip
 
         if not pixels.steps:
             return body(neighbours, lambda values, k, c: block([]))
@@ -252,7 +245,8 @@ class Writer:
                     d - 1, outer, distance * axis.extent, at, body)))  # fmt: skip
 
         def table(places: Buffer) -> Stmt:
-            def gathered(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
+            def gathered(values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr:
+                del is_whole
                 where = vector_load(places, (c,), lanes)
                 return self.factors(k, lambda channel: BufferLoad(
                     pixels.source, (*image_of(pixels, values), channel, where)))  # fmt: skip
@@ -312,11 +306,12 @@ class Writer:
         right: Callable[[Var, PrimExpr], PrimExpr],
         start: Callable[[PrimExpr, PrimExpr], PrimExpr],
         stored: Callable[[Buffer], Stmt],
-        asked: Callable[[Var], Stmt] | None = None,
+        steps: Callable[[Steps], Stmt] | None = None,
     ) -> Stmt:
         """A tile: sums in registers over so many input channels of rows times so many vectors.
 
         `left` is the element of a row and `right` a vector, for an input channel; `start` is a vector to begin with.
+        `steps` makes of the loop over input channels what runs: by default, that loop.
         """
         lanes, width = self.lanes, vectors * self.lanes
 
@@ -337,12 +332,18 @@ class Writer:
                 products = loop("v", vectors, update, ForKind.UNROLLED)
                 return LetStmt(element, spread(left(p, k), lanes), products)
 
-            ahead = [] if asked is None else [asked(k)]
-            return block([*ahead, loads, loop("p", self.height, row, ForKind.UNROLLED)])
+            return block([loads, loop("p", self.height, row, ForKind.UNROLLED)])
+
+        def steps_of(acc: Buffer, line: Buffer) -> Stmt:
+            def each(beside: Callable[[Var], Stmt] | None) -> Stmt:
+                if beside is None:
+                    return loop("k", depth, lambda k: step(acc, line, k))
+                return loop("k", depth, lambda k: block([beside(k), step(acc, line, k)]))
+
+            return each(None) if steps is None else steps(each)
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), self.factor, "local", lambda line: loop(
-                "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
+            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps_of(acc, line))
             begun = self.each(vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
             return block([begun, added, stored(acc)])
 
