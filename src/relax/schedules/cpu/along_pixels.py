@@ -26,7 +26,7 @@ Beside: TypeAlias = Callable[[Var, PrimExpr], "Callable[[Steps], Stmt] | None"]
 CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
 PAGE: Final = 4096
-"""The bytes after which a load seems to read what was just stored: processors compare the last bits of addresses first."""
+"""The bytes after which a load seems to read what was just stored: only the last bits of addresses are compared."""
 LEAST_BLOCKS: Final = 2
 """The blocks of channels that share a copy of pixels at least, which takes an eighth of the time of a block."""
 
