@@ -46,11 +46,6 @@ class AlongPixels(Writer):
         return LEAST_BLOCKS
 
     @property
-    def copies(self) -> bool:
-        """True if tiles copy pixels while they multiply: what needs few registers."""
-        return not self.pixels.steps and self.words is None
-
-    @property
     def _apart(self) -> int:
         """The rows behind a panel: what is copied to the next one is no whole pages behind what is read."""
         row = self.width * self.bytes
@@ -128,9 +123,9 @@ class AlongPixels(Writer):
         def both(shared: PrimExpr) -> Stmt:
             return block([begun(shared), self._blocks(
                 packed, chunk, lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes),
-                (lambda i, jo: beside(i, jo, shared)) if self.copies else None)])  # fmt: skip
+                (lambda i, jo: beside(i, jo, shared)) if self.tiles_copy else None)])  # fmt: skip
 
-        if not self.copies:
+        if not self.tiles_copy:
             return both(int64(1))
         whole = floordiv(self.pixels.count - start, self.width)
         return named("shared", simplify(maximum(minimum(panels.count, whole), int64(1))), both)
@@ -183,7 +178,7 @@ class AlongPixels(Writer):
             lines = loop("p", self.height, lambda p: loop("line", -(-width // step), lambda line: result.asked(
                 p, line * step, 3), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
             return result.declared(block([lines, self.sums(
-                vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
+                self.height, vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
                 lambda acc: self._stored(result, acc, vectors, inside), steps)]))  # fmt: skip
 
         inside = int64(width) if self.bound is None else number_of(width, pixels.count - start)
@@ -193,12 +188,13 @@ class AlongPixels(Writer):
         """Store what is made of the sums of a tile, of the pixels below `inside`."""
         if result.is_sum:
             bound = None if self.bound is None else inside
-            return self.each(vectors, lambda p, c: vector_store(result.out, result.place(
+            return self.each(self.height, vectors, lambda p, c: vector_store(result.out, result.place(
                 p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound)))  # fmt: skip
         if self.bound is None or has_masks(self.target):
             return self._made(result, acc, vectors, inside)
         return scratch("sums", (self.height, vectors * self.lanes), self.dtype, lambda sums: block([
-            self.each(vectors, lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), self.lanes))),
+            self.each(self.height, vectors, lambda p, c: vector_store(
+                sums, (p, c), vector_load(acc, (p, c), self.lanes))),
             loop("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
                 result, r, r, v, inside, sums)))]))  # fmt: skip
 

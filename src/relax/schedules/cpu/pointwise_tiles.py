@@ -80,6 +80,8 @@ Steps: TypeAlias = "Callable[[Callable[[Var], Stmt] | None], Stmt]"
 
 AHEAD: Final = 8
 """The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
+FEW_PIXELS: Final = 49
+"""The pixels of small images that tiles of two heights should fill: 7 × 7."""
 LEAST: Final = 96
 """The pixels of a chunk at least."""
 TASKS: Final = 2
@@ -100,23 +102,40 @@ def shapes(tile: Tile) -> list[tuple[int, int]]:
             for height in range(1, min((registers - 2 - v) // v, registers - 4) + 1)]  # fmt: skip
 
 
-def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int]) -> float:
+def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int], is_even: bool = False) -> float:
     """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
 
     Of an unknown number of rows or vectors, the steps for one of them, with a little for what the last tile wastes.
+    With `is_even`, some tiles have a row less, so that from some rows on none is wasted.
     """
     height, wide = shape
-    step = max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
-    high = -(-rows.value // height) if isinstance(rows, IntImm) else 1 / height + 1 / 96
+
+    def step(height: int) -> float:
+        return max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
+
+    if isinstance(rows, IntImm):
+        tiles, high, low = (
+            even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
+        )
+        down = high * step(height) + (tiles - high) * step(low)
+    else:
+        is_wasted = not is_even or height * (height - 1) > FEW_PIXELS
+        down = (1 / height + (1 / 96 if is_wasted else 0)) * step(height)
     across = -(-vectors.value // wide) if isinstance(vectors, IntImm) else 1 / wide + 1 / 24
-    return high * across * step
+    return down * across
 
 
-def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
+def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
+    """The number of tiles for some rows, how many of them have the full height, and the height of the others."""
+    tiles, low = -(-rows // height), max(height - 1, 1)
+    return tiles, max(rows - tiles * low, 0) if height > 1 else tiles, low
+
+
+def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile, is_even: bool = False) -> tuple[int, int]:
     """The shape of tile that takes the fewest steps, with no more rows than there are."""
     most = max(rows.value, 1) if isinstance(rows, IntImm) else tile.rows * tile.vectors * 2
     options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
-    return min(options, key=lambda shape: cost(rows, vectors, shape))
+    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even))
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -142,7 +161,7 @@ class Writer:
         self.factor = self.dtype if words is None else "int32"
         """The dtype of what is multiplied."""
         rows, vectors = self.sizes()
-        self.height, self.vectors = best(rows, vectors, self.tile)
+        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights)
         self.width = self.vectors * self.lanes
         is_whole = is_const(simplify(floormod(pixels.count, self.unit())), 0)
         self.bound: PrimExpr | None = None if is_whole else pixels.count
@@ -160,9 +179,14 @@ class Writer:
         """The blocks of channels that share a copy of pixels at least, where there are so many."""
         raise NotImplementedError
 
+    @property
+    def tiles_copy(self) -> bool:
+        """True if tiles copy pixels while they multiply: gathers and words take the registers of their sums."""
+        return not self.pixels.steps and self.words is None
+
     def cost(self) -> float:
         """The steps for one input channel."""
-        return cost(*self.sizes(), (self.height, self.vectors))
+        return cost(*self.sizes(), (self.height, self.vectors), not self.rows_are_weights)
 
     def chunk_of(self, unit: int, most: int, part: int = 4) -> int:
         """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
@@ -293,13 +317,14 @@ class Writer:
 
     # ------------------------------------------------------------------ tiles
 
-    def each(self, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    def each(self, height: int, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a tile, told its row and its first column; written out."""
-        return loop("p", self.height, lambda p: loop(
+        return loop("p", height, lambda p: loop(
             "v", vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
     def sums(
         self,
+        height: int,
         vectors: int,
         depth: PrimExpr,
         left: Callable[[Var, Var], PrimExpr],
@@ -332,7 +357,7 @@ class Writer:
                 products = loop("v", vectors, update, ForKind.UNROLLED)
                 return LetStmt(element, spread(left(p, k), lanes), products)
 
-            return block([loads, loop("p", self.height, row, ForKind.UNROLLED)])
+            return block([loads, loop("p", height, row, ForKind.UNROLLED)])
 
         def steps_of(acc: Buffer, line: Buffer) -> Stmt:
             def each(beside: Callable[[Var], Stmt] | None) -> Stmt:
@@ -344,10 +369,10 @@ class Writer:
 
         def tile(acc: Buffer) -> Stmt:
             added = alloc("vectors", (width,), self.factor, "local", lambda line: steps_of(acc, line))
-            begun = self.each(vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
+            begun = self.each(height, vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
             return block([begun, added, stored(acc)])
 
-        return alloc("acc", (self.height, width), self.dtype, "local", tile)
+        return alloc("acc", (height, width), self.dtype, "local", tile)
 
     def added(self, total: PrimExpr, row: PrimExpr, vector: PrimExpr) -> PrimExpr:
         """Sums plus products of the element of a row and a vector, of which one is of weights, and one of pixels."""
