@@ -78,6 +78,8 @@ Ask: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], Stmt]
 Steps: TypeAlias = "Callable[[Callable[[Var], Stmt] | None], Stmt]"
 """The loop over input channels of a tile, with a statement for each of them besides its products."""
 
+MANY_REGISTERS: Final = 32
+FEW_REGISTERS: Final = 16
 AHEAD: Final = 8
 """The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
 FEW_PIXELS: Final = 49
@@ -97,7 +99,7 @@ LINE: Final = 64
 
 def shapes(tile: Tile) -> list[tuple[int, int]]:
     """The rows and vectors of tiles for which there are registers: accumulators, a row of vectors, one broadcast."""
-    registers = 32 if tile.vectors == 4 else 16
+    registers = MANY_REGISTERS if tile.vectors == 4 else FEW_REGISTERS
     return [(height, v) for v in range(1, tile.vectors + 1)
             for height in range(1, min((registers - 2 - v) // v, registers - 4) + 1)]  # fmt: skip
 
@@ -181,8 +183,10 @@ class Writer:
 
     @property
     def tiles_copy(self) -> bool:
-        """True if tiles copy pixels while they multiply: gathers and words take the registers of their sums."""
-        return not self.pixels.steps and self.words is None
+        """True if tiles copy pixels while they multiply: registers are left for it, and pixels are neighbours."""
+        registers = MANY_REGISTERS if self.tile.vectors == 4 else FEW_REGISTERS
+        left = registers - (self.height + 1) * self.vectors - 1
+        return not self.pixels.steps and left >= (1 if self.words is None else self.words.group + 1)
 
     def cost(self) -> float:
         """The steps for one input channel."""
@@ -434,4 +438,4 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(total)
 
 
-__all__ = ["LINE", "Load", "Writer", "best", "cost", "image_of", "number_of", "shapes"]
+__all__ = ["LINE", "Load", "Steps", "Writer", "best", "cost", "even_tiles", "image_of", "number_of", "shapes"]
