@@ -14,6 +14,7 @@ from relax.schedules.cpu import RULES, Pointwise
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.pixels import WeightBlocks
+from relax.schedules.cpu.pointwise_tiles import even_tiles
 from relax.script import relax as R
 
 CASES = {
@@ -124,9 +125,56 @@ def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along,
     np.testing.assert_array_equal(y, computed(x, w, stride))
 
 
+def test_tiles_of_two_heights_have_no_empty_rows_from_some_pixels_on():
+    assert even_tiles(49, 6) == (9, 4, 5)  # 4 · 6 + 5 · 5
+    for height in (1, 2, 6, 14):
+        for pixels in range(300):
+            count, tall, low = even_tiles(pixels, height)
+            filled = tall * height + (count - tall) * low
+            assert tall <= count
+            assert pixels <= filled <= count * height
+            assert filled == pixels or pixels < height * (height - 1)
+
+
+@pytest.mark.parametrize(
+    ("along", "ci", "co"), [("channels", 170, 64), ("channels", 90, 16), ("pixels", 70, 30)]
+)
+def test_each_number_of_pixels(conv, form, along, ci, co):
+    """Tiles copy pixels that the next tiles read: of whole vectors; those behind them are copied before."""
+    form(along)
+    n, w = te.var("n", "int64"), te.var("w", "int64")
+    unknown = unit(conv, ci=ci, co=co, size=(w,), n=n)
+    func, packing = packed(unknown.func(), resolve("llvm"))
+    compiled = build_module(func)["main"]
+    generator = np.random.default_rng(0)
+    weights = generator.integers(-3, 4, (co, ci, 1)).astype("float32")
+    blocks = np.ascontiguousarray(packing(weights))
+    for pixels in (*range(70), *range(94, 102), *range(125, 131), 255, 256, 257, 511, 513, 1100):
+        x = generator.integers(-3, 4, (2, ci, pixels)).astype("float32")
+        y = np.full((2, co, pixels), 77, "float32")
+        compiled(x, blocks, y)
+        np.testing.assert_array_equal(y, computed(x, weights), err_msg=f"{pixels} pixels")
+
+
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_stays_in_its_pixel(conv, form, along, value):
+    form(along)
+    n, w = te.var("n", "int64"), te.var("w", "int64")
+    func, packing = packed(unit(conv, ci=170, co=40, size=(w,), n=n).func(), resolve("llvm"))
+    compiled = build_module(func)["main"]
+    weights = np.ones((40, 170, 1), "float32")
+    for pixels, at in ((1, 0), (33, 32), (49, 20), (100, 99), (130, 0)):
+        x = np.ones((1, 170, pixels), "float32")
+        x[0, 169, at] = value
+        y = np.zeros((1, 40, pixels), "float32")
+        compiled(x, np.ascontiguousarray(packing(weights)), y)
+        np.testing.assert_array_equal(y, computed(x, weights))
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_several_chunks_of_unknown_images_are_equal(conv, form, stride):
-    """14 × 14 pixels are two chunks of 100 and 96, for tiles of 5 pixels, and 27 × 29 are eight of at most 100."""
+    """14 × 14 pixels are two chunks of 100 and 96, and 27 × 29 are eight of at most 100."""
     form("channels")
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = unit(conv, ci=90, co=64, size=(h, w), n=n, stride=stride)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,13 +15,15 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, SHARING, Ask, Load, Writer, number_of
+from .pointwise_tiles import LINE, SHARING, Ask, Load, Steps, Writer, number_of
 from .squares import transposed_square
 
 SUMMED: Final = 128
 """The most pixels of a chunk whose sums are transposed: they are in the first-level cache."""
 DEPTH: Final = 80
 """The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
+UNIT: Final = 4
+"""Chunks of an unknown number of pixels are multiples of this: 196 are 100 and 96, whose vectors are 7 and 6."""
 QUARTERS: Final = 4
 """The tiles that together ask for the weights behind those they read."""
 
@@ -58,14 +61,33 @@ class AlongChannels(Writer):
         last = int64(blocks_of_all - 1)
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
-            def copied(panel: Buffer, load: Load, ask: Ask, inside: PrimExpr) -> Stmt:
-                vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
-                copy = loop("k", self.inputs, lambda k: loop("v", vectors, lambda v: block([
-                    ask(values, k, v * lanes),
-                    vector_store(panel, (k, v * lanes), load(values, k, v * lanes))])))  # fmt: skip
-                return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: self.following(
-                    values, start, size, lambda image, begin: each(Chunk(
-                        values, panel, sums, start, inside, (image, begin)))))])  # fmt: skip
+            def copied(panel: Buffer, load: Load, ask: Ask, inside: PrimExpr, even: Tiles) -> Stmt:
+                vectors = simplify(ceildiv(even.pixels, lanes))
+                rows = self.depths[1]
+
+                def copy(k: PrimExpr, c: PrimExpr, is_whole: bool) -> Stmt:
+                    """Copy a vector of pixels of an input channel; ask for that of a channel of the next part."""
+                    ahead = ask(values, k, c) if pixels.steps else self.asked(values, k + rows, start + c)
+                    return block([ahead, vector_store(panel, (k, c), load(values, k, c, is_whole))])
+
+                def begun(whole: PrimExpr) -> Stmt:
+                    """Copy the first part, and what tiles do not copy of the others."""
+                    number = rows if self.tiles_copy else self.inputs
+                    first = loop(
+                        "k", number, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes, False))
+                    )
+                    others = loop("k", self.inputs - rows, lambda k: loop("v", vectors - whole, lambda v: copy(
+                        k + rows, (whole + v) * lanes, False)))  # fmt: skip
+                    return block([first, others] if number < self.inputs else [first])
+
+                def chunk_of(whole: PrimExpr) -> Stmt:
+                    return block([begun(whole), scratch("sums", (columns, self.width), self.dtype, lambda sums: each(
+                        Chunk(values, panel, sums, start, inside, even, whole, copy)))])  # fmt: skip
+
+                if not self.tiles_copy:
+                    return chunk_of(int64(0))
+                there = floordiv(maximum(count - start, int64(0)), lanes)
+                return named("whole", simplify(minimum(minimum(vectors, even.count), there)), chunk_of)
 
             def each(part: Chunk) -> Stmt:
                 return loop("j", blocks, lambda j: let(
@@ -74,41 +96,59 @@ class AlongChannels(Writer):
             whole = number_of(most, minimum(size, count - start))
             return named("inside", whole, lambda inside: self.copied(
                 columns, start, count, lambda load, ask: scratch("panel", (self.inputs, columns), self.factor,
-                lambda panel: copied(panel, load, ask, inside))))  # fmt: skip
+                lambda panel: self._divided(inside, lambda even: copied(panel, load, ask, inside, even)))))  # fmt: skip
 
         return self.tasks(size, blocks_of_all, task)
 
+    @property
+    def depths(self) -> tuple[int, int]:
+        """The number of parts of the input channels, and the channels of a part."""
+        parts = -(-self.inputs // DEPTH)
+        return parts, -(-self.inputs // parts)
+
     def _chunk(self, most: int) -> PrimExpr:
-        """The pixels of a chunk, of whole tiles: chunks of equal sizes, as many for each core, or one of all pixels.
+        """The pixels of a chunk: chunks of equal sizes, as many for each core, or one of all pixels.
 
         A name for it, which is bound with those of the other sizes.
         """
         count, cores = self.pixels.count, self.cores
         chunks = simplify(maximum(ceildiv(count, most), int64(1)))
         even = Select(GT(chunks, int64(1)), simplify(ceildiv(chunks, cores) * cores), int64(1))
-        tiles = maximum(ceildiv(ceildiv(count, even), self.height), int64(1))
-        size = simplify(minimum(tiles * self.height, int64(most)))
+        units = maximum(ceildiv(ceildiv(count, even), UNIT), int64(1))
+        size = simplify(minimum(units * UNIT, int64(most)))
         chunk = Var("chunk", "int64")
         mark_nonnegative(chunk)
         self.pixels = replace(self.pixels, names=(*self.pixels.names, (chunk, size)))
         return chunk
 
+    def _divided(self, inside: PrimExpr, body: Callable[[Tiles], Stmt]) -> Stmt:
+        """`body` of the tiles for some pixels: as high as they can be, or a pixel lower, so that few are empty."""
+        high = self.height
+        low = max(high - 1, 1)
+        count = simplify(ceildiv(inside, high))
+        if high == 1:
+            return named("tiles", count, lambda count: body(Tiles(count, count, high, low)))
+        return named("tiles", count, lambda count: named(
+            "tall", simplify(maximum(inside - count * low, int64(0))),
+            lambda tall: body(Tiles(count, tall, high, low))))  # fmt: skip
+
     def _block(self, packed: Buffer, chunk: Chunk, j: Var, jo: Var) -> Stmt:
         """A block of channels for the pixels of a chunk."""
         inputs, lanes = self.inputs, self.lanes
-        parts = -(-inputs // DEPTH)
-        part = -(-inputs // parts)
-        tiles = simplify(ceildiv(chunk.inside, self.height))
-        cleared = loop("r", simplify(tiles * self.height), lambda r: loop("v", self.vectors, lambda v: vector_store(
+        parts, part = self.depths
+        cleared = loop("r", chunk.tiles.pixels, lambda r: loop("v", self.vectors, lambda v: vector_store(
             chunk.sums, (r, v * lanes), self.zero), ForKind.UNROLLED))  # fmt: skip
 
         def added(begin: PrimExpr, result: Results, height: PrimExpr) -> Stmt:
-            def at(io: Var, depth: PrimExpr) -> Stmt:
-                lines = IfThenElse(begin < 1, self._asked(result, io, tiles, height, chunk.inside))
-                return block([lines, self._tile(packed, chunk, j, jo, io, begin, depth)])
+            def at(io: PrimExpr, pixels: int, depth: PrimExpr) -> Stmt:
+                lines = IfThenElse(
+                    begin < 1, self._asked(result, io, chunk.tiles.count, height, chunk.inside)
+                )
+                return block([lines, self._tile(packed, chunk, (j, jo), (io, pixels), begin, depth)])
 
             depth = simplify(minimum(int64(part), inputs - begin))
-            return named("depth", depth, lambda depth: loop("io", tiles, lambda io: at(io, depth)))
+            return named("depth", depth, lambda depth: chunk.tiles.each(
+                lambda io, pixels: at(io, pixels, depth)))  # fmt: skip
 
         def of_height(height: PrimExpr) -> Stmt:
             at = {**chunk.values, self.pixels.row: simplify(jo * self.width), self.pixels.column: chunk.start}
@@ -119,7 +159,9 @@ class AlongChannels(Writer):
         channels = simplify(minimum(int64(self.width), self.pixels.channels - jo * self.width))
         return named("height", channels, of_height)
 
-    def _asked(self, result: Results, io: Var, tiles: PrimExpr, height: PrimExpr, inside: PrimExpr) -> Stmt:
+    def _asked(
+        self, result: Results, io: PrimExpr, tiles: PrimExpr, height: PrimExpr, inside: PrimExpr
+    ) -> Stmt:
         """Ask for lines of a block's results: each tile for those of its share of the channels."""
         step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
         lines = simplify(ceildiv(inside, step))
@@ -156,35 +198,72 @@ class AlongChannels(Writer):
                 turned, simplify(ro * lanes)))))  # fmt: skip
 
     def _tile(
-        self, packed: Buffer, chunk: Chunk, j: Var, jo: Var, io: Var, begin: PrimExpr, depth: PrimExpr
+        self, packed: Buffer, chunk: Chunk, blocks: tuple[Var, Var], tile: tuple[PrimExpr, int],
+        begin: PrimExpr, depth: PrimExpr,
     ) -> Stmt:  # fmt: skip
         """Add the products of some input channels to the sums of a tile.
 
-        Tiles ask for the weights behind those they read, each for a quarter of them. The first tiles of the first block
-        ask for pixels of the next chunk, each for a vector of each channel.
+        Tiles ask for the weights behind those they read, each for a quarter of them. Tiles of the first block copy the
+        pixels of the next part while they multiply, each a vector of each channel.
         """
-        first, lanes, sums = io * self.height, self.lanes, chunk.sums
-        is_first = And(j < 1, io * lanes < chunk.inside)
-        image, start = chunk.following
+        (j, jo), (io, height) = blocks, tile
+        lanes, sums = self.lanes, chunk.sums
+        first = simplify(io * chunk.tiles.low + minimum(io, chunk.tiles.tall))
+        _, part = self.depths
+        last = int64(self.inputs - 1)
+        quarter = begin + depth + floordiv(depth, QUARTERS) * floormod(io, QUARTERS)
 
-        def asked(k: Var) -> Stmt:
-            quarter = floordiv(depth, QUARTERS) * floormod(io, QUARTERS)
-            weights = BufferLoad(packed, (jo, begin + depth + quarter, k * lanes))
-            line = Evaluate(prefetch(weights, locality=2))
-            if self.pixels.steps:
-                return line
-            return block([line, IfThenElse(is_first, self.asked(image, begin + k, start + io * lanes))])
+        def asked(quarter: PrimExpr, k: Var) -> Stmt:
+            weights = BufferLoad(packed, (jo, quarter, k * lanes))
+            return Evaluate(prefetch(weights, locality=2))
+
+        def copied(k: Var, at: PrimExpr) -> Stmt:
+            row = minimum(begin + part + k, last)
+            return named("row", row, lambda row: chunk.copy(row, at - chunk.start, True))
+
+        def steps_of(steps: Steps, asked: Callable[[Var], Stmt]) -> Stmt:
+            if not self.tiles_copy or part == self.inputs:
+                return steps(asked)
+            is_copied = And(And(j < 1, begin + part < self.inputs), io < chunk.whole)
+            beside = named("at", simplify(chunk.start + io * lanes), lambda at: steps(
+                lambda k: block([asked(k), copied(k, at)])))  # fmt: skip
+            return IfThenElse(is_copied, beside, steps(asked))
 
         return self.sums(
+            height,
             self.vectors,
             depth,
             lambda p, k: BufferLoad(chunk.panel, (begin + k, first + p)),
             lambda k, c: vector_load(packed, (jo, begin + k, c), lanes),
             lambda p, c: vector_load(sums, (first + p, c), lanes),
-            lambda acc: self.each(self.vectors, lambda p, c: vector_store(
+            lambda acc: self.each(height, self.vectors, lambda p, c: vector_store(
                 sums, (first + p, c), vector_load(acc, (p, c), lanes))),
-            asked,
+            lambda steps: named("quarter", quarter, lambda quarter: steps_of(
+                steps, lambda k: asked(quarter, k))),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles for the pixels of a chunk, of two heights."""
+
+    count: PrimExpr
+    tall: PrimExpr
+    """The number of those of the greater height; the others are behind them."""
+    high: int
+    low: int
+
+    @property
+    def pixels(self) -> PrimExpr:
+        """The pixels of all tiles."""
+        return simplify(self.count * self.low + self.tall * (self.high - self.low))
+
+    def each(self, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
+        """A statement for each tile, told its number and its height."""
+        tall = loop("io", self.tall, lambda io: body(io, self.high))
+        others = simplify(self.count - self.tall)
+        return block([tall, loop("il", others, lambda il: named(
+            "io", simplify(self.tall + il), lambda io: body(io, self.low)))])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -199,8 +278,11 @@ class Chunk:
     """The first pixel."""
     inside: PrimExpr
     """The pixels inside of the image."""
-    following: tuple[Values, PrimExpr]
-    """The image of the next chunk, and its first pixel."""
+    tiles: Tiles
+    whole: PrimExpr
+    """The vectors of pixels that tiles copy."""
+    copy: Callable[[PrimExpr, PrimExpr, bool], Stmt]
+    """A statement that copies a vector of pixels of an input channel, from one on, to the panel."""
 
 
 __all__ = ["AlongChannels"]

@@ -6,22 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ...prim import IntImm, PrimExpr, Var, simplify
-from ...prim.intrin import ceildiv
+from ...prim import And, IntImm, PrimExpr, Select, Var, simplify
+from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, Ask, Load, Writer, number_of
+from .pointwise_tiles import LINE, Ask, Load, Steps, Writer, number_of
 from .tiling import has_masks
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
 """The store of the result made of the sum in a column of a row."""
 
+Beside: TypeAlias = Callable[[Var, PrimExpr], "Callable[[Steps], Stmt] | None"]
+"""The loop over input channels for a block and a panel."""
+
 CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
+PAGE: Final = 4096
+"""The bytes after which a load seems to read what was just stored: only the last bits of addresses are compared."""
 LEAST_BLOCKS: Final = 2
 """The blocks of channels that share a copy of pixels at least, which takes an eighth of the time of a block."""
 
@@ -40,6 +45,13 @@ class AlongPixels(Writer):
     def least_blocks(self) -> int:
         return LEAST_BLOCKS
 
+    @property
+    def _apart(self) -> int:
+        """The rows behind a panel: what is copied to the next one is no whole pages behind what is read."""
+        row = self.width * self.bytes
+        sizes = (self.inputs * row + rows * row for rows in range(PAGE // row))
+        return next((i for i, size in enumerate(sizes) if PAGE <= size % PAGE * 4 <= 3 * PAGE), 0)
+
     def packing(self) -> WeightBlocks:
         """The order of weights: blocks of as many channels as a tile has rows."""
         return WeightBlocks(self.pixels.channels, self.inputs, self.height, False)
@@ -52,63 +64,87 @@ class AlongPixels(Writer):
         def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
             whole = number_of(chunk, pixels.count - start)
             return named("whole", whole, lambda whole: self._with_panels(chunk, whole, lambda panels: self.copied(
-                chunk, start, self.bound, lambda load, ask: self.following(
-                    values, start, chunk, lambda image, begin: rows(
-                        values, start, first, count, panels, (load, ask), (image, begin))))))  # fmt: skip
+                chunk, start, self.bound, lambda load, ask: written(Chunk(
+                    values, start, first, count, panels, load, ask)))))  # fmt: skip
 
-        def rows(
-            values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr, panels: Panels,
-            reading: tuple[Load, Ask], following: tuple[Values, PrimExpr],
-        ) -> Stmt:  # fmt: skip
-            load, ask = reading
-
-            def tiles(vector: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]) -> Stmt:
-                last = int64(pixels.channels - self.height)
-
-                def at(i: Var, io: Var, row: Var, jo: PrimExpr, vectors: int) -> Stmt:
-                    return self._tile(
-                        values, packed, io, row, simplify(start + jo * self.width), vectors,
-                        lambda k, c: vector(jo, k, c), ahead(i, jo))  # fmt: skip
-
-                return loop("i", count, lambda i: let("io", minimum(first + i, int64(blocks - 1)), lambda io: let(
-                    "row", minimum(io * self.height, last), lambda row: panels.each(
-                        lambda jo, vectors: at(i, io, row, jo, vectors)))))  # fmt: skip
-
-            def ahead(i: Var, jo: PrimExpr) -> Callable[[Var], Stmt] | None:
-                """Ask for pixels of the next chunk: the first blocks for a line of each panel and input channel."""
-                if pixels.steps or blocks == 1:
-                    return None
-                image, begin = following
-                column = simplify(begin + jo * self.width + i * self.lanes)
-
-                def asked(k: Var) -> Stmt:
-                    return IfThenElse(i < self.vectors, self.asked(image, k, column))
-
-                return asked
-
+        def written(part: Chunk) -> Stmt:
             if blocks == 1:
-                return tiles(lambda jo, k, c: load(values, k, jo * self.width + c))
-
-            def copy(buffer: Buffer) -> Stmt:
-                def part(k: Var, jo: Var, v: Var) -> Stmt:
-                    at = jo * self.width + v * self.lanes
-                    return block([ask(values, k, at), vector_store(buffer, (jo, k, v * self.lanes), load(
-                        values, k, at))])  # fmt: skip
-
-                vectors = loop(
-                    "k",
-                    self.inputs,
-                    lambda k: loop(
-                        "jo",
-                        panels.count,
-                        lambda jo: loop("v", self.vectors, lambda v: part(k, jo, v), ForKind.UNROLLED),
-                    ),
+                return self._blocks(
+                    packed, part, lambda jo, k, c: part.load(part.values, k, jo * self.width + c)
                 )
-                return block([vectors, tiles(lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes))])
-
-            return scratch("copy", (chunk // self.width, self.inputs, self.width), self.factor, copy)
+            shape = (chunk // self.width, self.inputs + self._apart, self.width)
+            return scratch("copy", shape, self.factor, lambda buffer: self._with_copy(packed, part, buffer))
 
         return self.tasks(chunk, blocks, task)
+
+    def _blocks(
+        self, packed: Buffer | None, chunk: Chunk, vector: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr],
+        beside: Beside | None = None,
+    ) -> Stmt:  # fmt: skip
+        """The tiles of all blocks of channels and all panels; `vector` is one of a panel and an input channel."""
+        channels = self.pixels.channels
+        last = int64(-(-channels // self.height) - 1)
+
+        def at(i: Var, io: Var, row: Var, jo: PrimExpr, vectors: int) -> Stmt:
+            return self._tile(
+                chunk.values, packed, io, row, simplify(chunk.start + jo * self.width), vectors,
+                lambda k, c: vector(jo, k, c), None if beside is None else beside(i, jo))  # fmt: skip
+
+        return loop("i", chunk.blocks, lambda i: let("io", minimum(chunk.first + i, last), lambda io: let(
+            "row", minimum(io * self.height, int64(channels - self.height)), lambda row: chunk.panels.each(
+                lambda jo, vectors: at(i, io, row, jo, vectors)))))  # fmt: skip
+
+    def _with_copy(self, packed: Buffer | None, chunk: Chunk, buffer: Buffer) -> Stmt:
+        """The tiles of a chunk whose pixels are copied to a buffer: by the first block, as far as it can."""
+        panels, start = chunk.panels, chunk.start
+        last = int64(panels.most - 1)
+
+        def beside(i: Var, jo: PrimExpr, shared: PrimExpr) -> Callable[[Steps], Stmt]:
+            at = simplify(start + (jo + 1) * self.width)
+
+            def copying(steps: Steps) -> Stmt:
+                return named("next", minimum(jo + 1, last), lambda jo: named("at", at, lambda at: steps(
+                    lambda k: self._copy(chunk, buffer, k, jo, at, True))))  # fmt: skip
+
+            is_whole = at + self.width <= self.pixels.count
+            is_copied = And(And(i < 1, jo + 1 < shared), is_whole)
+            return lambda steps: IfThenElse(is_copied, copying(steps), steps(None))
+
+        def begun(shared: PrimExpr) -> Stmt:
+            """Copy the first panel, and those that the first block does not copy."""
+
+            def panel(t: Var) -> Stmt:
+                jo = minimum(Select(t < 1, int64(0), t + shared - 1), last)
+                return named("jo", simplify(jo), lambda jo: loop("k", self.inputs, lambda k: self._copy(
+                    chunk, buffer, k, jo, simplify(start + jo * self.width), False)))  # fmt: skip
+
+            return loop("t", simplify(panels.count - shared + 1), panel)
+
+        def both(shared: PrimExpr) -> Stmt:
+            return block([begun(shared), self._blocks(
+                packed, chunk, lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes),
+                (lambda i, jo: beside(i, jo, shared)) if self.tiles_copy else None)])  # fmt: skip
+
+        if not self.tiles_copy:
+            return both(int64(1))
+        whole = floordiv(self.pixels.count - start, self.width)
+        return named("shared", simplify(maximum(minimum(panels.count, whole), int64(1))), both)
+
+    def _copy(
+        self, chunk: Chunk, buffer: Buffer, k: Var, jo: PrimExpr, at: PrimExpr, is_whole: bool
+    ) -> Stmt:  # fmt: skip
+        """Copy the pixels of a panel, from `at` on, of an input channel, and ask for those behind them."""
+
+        def vector(v: Var) -> Stmt:
+            c = simplify(at - chunk.start + v * self.lanes)
+            if self.pixels.steps:
+                asked = chunk.ask(chunk.values, k, c)
+            else:
+                asked = self.asked(chunk.values, k, simplify(at + self.width + v * self.lanes))
+            loaded = chunk.load(chunk.values, k, c, is_whole)
+            return block([asked, vector_store(buffer, (jo, k, v * self.lanes), loaded)])
+
+        return loop("v", self.vectors, vector, ForKind.UNROLLED)
 
     def _with_panels(self, chunk: int, whole: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
         """`body` of the panels of a chunk's pixels; of an unknown number, the last may have half the vectors."""
@@ -124,7 +160,7 @@ class AlongPixels(Writer):
 
     def _tile(
         self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr, vectors: int,
-        right: Callable[[Var, PrimExpr], PrimExpr], asked: Callable[[Var], Stmt] | None,
+        right: Callable[[Var, PrimExpr], PrimExpr], steps: Callable[[Steps], Stmt] | None,
     ) -> Stmt:  # fmt: skip
         """A tile of so many vectors: sums over all input channels, and its results, for whose lines it asks first."""
         pixels, weights = self.pixels, self.pixels.weights
@@ -142,8 +178,8 @@ class AlongPixels(Writer):
             lines = loop("p", self.height, lambda p: loop("line", -(-width // step), lambda line: result.asked(
                 p, line * step, 3), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
             return result.declared(block([lines, self.sums(
-                vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
-                lambda acc: self._stored(result, acc, vectors, inside), asked)]))  # fmt: skip
+                self.height, vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
+                lambda acc: self._stored(result, acc, vectors, inside), steps)]))  # fmt: skip
 
         inside = int64(width) if self.bound is None else number_of(width, pixels.count - start)
         return named("inside", inside, of_width)
@@ -152,12 +188,13 @@ class AlongPixels(Writer):
         """Store what is made of the sums of a tile, of the pixels below `inside`."""
         if result.is_sum:
             bound = None if self.bound is None else inside
-            return self.each(vectors, lambda p, c: vector_store(result.out, result.place(
+            return self.each(self.height, vectors, lambda p, c: vector_store(result.out, result.place(
                 p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound)))  # fmt: skip
         if self.bound is None or has_masks(self.target):
             return self._made(result, acc, vectors, inside)
         return scratch("sums", (self.height, vectors * self.lanes), self.dtype, lambda sums: block([
-            self.each(vectors, lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), self.lanes))),
+            self.each(self.height, vectors, lambda p, c: vector_store(
+                sums, (p, c), vector_load(acc, (p, c), self.lanes))),
             loop("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
                 result, r, r, v, inside, sums)))]))  # fmt: skip
 
@@ -177,6 +214,23 @@ class AlongPixels(Writer):
                 p, v * self.lanes, maker), ForKind.UNROLLED))  # fmt: skip
 
         return loop("p", self.height, of_row, ForKind.UNROLLED)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pixels of an image, and the blocks of channels that are computed of them."""
+
+    values: Values
+    """The image."""
+    start: PrimExpr
+    """The first pixel."""
+    first: PrimExpr
+    """The first block."""
+    blocks: PrimExpr
+    """The number of blocks."""
+    panels: Panels
+    load: Load
+    ask: Ask
 
 
 @dataclass(frozen=True)

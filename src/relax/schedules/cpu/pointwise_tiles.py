@@ -20,16 +20,18 @@ input channels do not pay for. `pointwise` compares the two.
 The last block of channels is no code of its own: it begins so early that it is whole. Pixels behind the last one are
 loaded as zeros and not stored. Each number of pixels runs the same code.
 
-Tiles ask for the lines of memory of their results before they sum, and for pixels of the next chunk meanwhile: a chunk
-has a short run of each channel's line, and processors prefetch long ones only.
+The first block of channels copies the pixels of the next panel, or of the next part of the input channels, while it
+multiplies: copies alone would take a tenth of the time. Tiles ask for the lines of memory of their results before they
+sum, and copies for the pixels that are copied next: a chunk has a short run of each channel's line, and processors
+prefetch long ones only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from ...prim import GE, LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -50,7 +52,6 @@ from ..build import (
     block,
     digits,
     int64,
-    let,
     loop,
     named,
     ramp,
@@ -65,13 +66,24 @@ from .pixels import Pixels
 from .tiling import Tile, tile_for
 from .words import Words
 
-Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
-"""A vector of an image and an input channel, from a pixel on."""
+
+class Load(Protocol):
+    """A vector of an image and an input channel, from a pixel on; `is_whole` says that all of its pixels are there."""
+
+    def __call__(self, values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr: ...
+
+
 Ask: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], Stmt]
 """A statement that asks for what a `Load` reads later."""
+Steps: TypeAlias = "Callable[[Callable[[Var], Stmt] | None], Stmt]"
+"""The loop over input channels of a tile, with a statement for each of them besides its products."""
 
+MANY_REGISTERS: Final = 32
+FEW_REGISTERS: Final = 16
 AHEAD: Final = 8
 """The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
+FEW_PIXELS: Final = 49
+"""The pixels of small images that tiles of two heights should fill: 7 × 7."""
 LEAST: Final = 96
 """The pixels of a chunk at least."""
 TASKS: Final = 2
@@ -87,28 +99,45 @@ LINE: Final = 64
 
 def shapes(tile: Tile) -> list[tuple[int, int]]:
     """The rows and vectors of tiles for which there are registers: accumulators, a row of vectors, one broadcast."""
-    registers = 32 if tile.vectors == 4 else 16
+    registers = MANY_REGISTERS if tile.vectors == 4 else FEW_REGISTERS
     return [(height, v) for v in range(1, tile.vectors + 1)
             for height in range(1, min((registers - 2 - v) // v, registers - 4) + 1)]  # fmt: skip
 
 
-def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int]) -> float:
+def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int], is_even: bool = False) -> float:
     """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
 
     Of an unknown number of rows or vectors, the steps for one of them, with a little for what the last tile wastes.
+    With `is_even`, some tiles have a row less, so that from some rows on none is wasted.
     """
     height, wide = shape
-    step = max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
-    high = -(-rows.value // height) if isinstance(rows, IntImm) else 1 / height + 1 / 96
+
+    def step(height: int) -> float:
+        return max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
+
+    if isinstance(rows, IntImm):
+        tiles, high, low = (
+            even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
+        )
+        down = high * step(height) + (tiles - high) * step(low)
+    else:
+        is_wasted = not is_even or height * (height - 1) > FEW_PIXELS
+        down = (1 / height + (1 / 96 if is_wasted else 0)) * step(height)
     across = -(-vectors.value // wide) if isinstance(vectors, IntImm) else 1 / wide + 1 / 24
-    return high * across * step
+    return down * across
 
 
-def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
+def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
+    """The number of tiles for some rows, how many of them have the full height, and the height of the others."""
+    tiles, low = -(-rows // height), max(height - 1, 1)
+    return tiles, max(rows - tiles * low, 0) if height > 1 else tiles, low
+
+
+def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile, is_even: bool = False) -> tuple[int, int]:
     """The shape of tile that takes the fewest steps, with no more rows than there are."""
     most = max(rows.value, 1) if isinstance(rows, IntImm) else tile.rows * tile.vectors * 2
     options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
-    return min(options, key=lambda shape: cost(rows, vectors, shape))
+    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even))
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -134,7 +163,7 @@ class Writer:
         self.factor = self.dtype if words is None else "int32"
         """The dtype of what is multiplied."""
         rows, vectors = self.sizes()
-        self.height, self.vectors = best(rows, vectors, self.tile)
+        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights)
         self.width = self.vectors * self.lanes
         is_whole = is_const(simplify(floormod(pixels.count, self.unit())), 0)
         self.bound: PrimExpr | None = None if is_whole else pixels.count
@@ -152,9 +181,16 @@ class Writer:
         """The blocks of channels that share a copy of pixels at least, where there are so many."""
         raise NotImplementedError
 
+    @property
+    def tiles_copy(self) -> bool:
+        """True if tiles copy pixels while they multiply: registers are left for it, and pixels are neighbours."""
+        registers = MANY_REGISTERS if self.tile.vectors == 4 else FEW_REGISTERS
+        left = registers - (self.height + 1) * self.vectors - 1
+        return not self.pixels.steps and left >= (1 if self.words is None else self.words.group + 1)
+
     def cost(self) -> float:
         """The steps for one input channel."""
-        return cost(*self.sizes(), (self.height, self.vectors))
+        return cost(*self.sizes(), (self.height, self.vectors), not self.rows_are_weights)
 
     def chunk_of(self, unit: int, most: int, part: int = 4) -> int:
         """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
@@ -201,22 +237,6 @@ class Writer:
 
         return self.pixels.declared(named("chunks", chunks, grouped), self.lanes)
 
-    def following(
-        self, values: Values, start: PrimExpr, chunk: int | PrimExpr, body: Callable[[Values, PrimExpr], Stmt]
-    ) -> Stmt:
-        """`body` of the image and the first pixel of the chunk behind the one that begins with `start`.
-
-        It may be behind the last image: what it says is for prefetches.
-        """
-        end = simplify(start + chunk)
-        if len(self.pixels.batch) != 1:
-            return body(values, end)
-        ((var, image),) = values.items()
-        is_last = GE(end, self.pixels.count)
-        return let("next_image", image + is_last.astype("int64"), lambda next_image: let(
-            "next_start", Select(is_last, int64(0), end), lambda next_start: body(
-                {var: next_image}, next_start)))  # fmt: skip
-
     # ------------------------------------------------------------------ data
 
     def copied(
@@ -229,10 +249,11 @@ class Writer:
         """
         pixels, lanes = self.pixels, self.lanes
 
-        def neighbours(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
+        def neighbours(values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr:
             at = simplify(start + c)
+            mask = None if is_whole else self.mask(at, bound)
             return self.factors(k, lambda channel: vector_load(
-                pixels.source, (*image_of(pixels, values), channel, at), lanes, self.mask(at, bound)))  # fmt: skip
+                pixels.source, (*image_of(pixels, values), channel, at), lanes, mask))  # fmt: skip
 
         if not pixels.steps:
             return body(neighbours, lambda values, k, c: block([]))
@@ -252,7 +273,8 @@ class Writer:
                     d - 1, outer, distance * axis.extent, at, body)))  # fmt: skip
 
         def table(places: Buffer) -> Stmt:
-            def gathered(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
+            def gathered(values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr:
+                del is_whole
                 where = vector_load(places, (c,), lanes)
                 return self.factors(k, lambda channel: BufferLoad(
                     pixels.source, (*image_of(pixels, values), channel, where)))  # fmt: skip
@@ -299,24 +321,26 @@ class Writer:
 
     # ------------------------------------------------------------------ tiles
 
-    def each(self, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    def each(self, height: int, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a tile, told its row and its first column; written out."""
-        return loop("p", self.height, lambda p: loop(
+        return loop("p", height, lambda p: loop(
             "v", vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
     def sums(
         self,
+        height: int,
         vectors: int,
         depth: PrimExpr,
         left: Callable[[Var, Var], PrimExpr],
         right: Callable[[Var, PrimExpr], PrimExpr],
         start: Callable[[PrimExpr, PrimExpr], PrimExpr],
         stored: Callable[[Buffer], Stmt],
-        asked: Callable[[Var], Stmt] | None = None,
+        steps: Callable[[Steps], Stmt] | None = None,
     ) -> Stmt:
         """A tile: sums in registers over so many input channels of rows times so many vectors.
 
         `left` is the element of a row and `right` a vector, for an input channel; `start` is a vector to begin with.
+        `steps` makes of the loop over input channels what runs: by default, that loop.
         """
         lanes, width = self.lanes, vectors * self.lanes
 
@@ -337,16 +361,22 @@ class Writer:
                 products = loop("v", vectors, update, ForKind.UNROLLED)
                 return LetStmt(element, spread(left(p, k), lanes), products)
 
-            ahead = [] if asked is None else [asked(k)]
-            return block([*ahead, loads, loop("p", self.height, row, ForKind.UNROLLED)])
+            return block([loads, loop("p", height, row, ForKind.UNROLLED)])
+
+        def steps_of(acc: Buffer, line: Buffer) -> Stmt:
+            def each(beside: Callable[[Var], Stmt] | None) -> Stmt:
+                if beside is None:
+                    return loop("k", depth, lambda k: step(acc, line, k))
+                return loop("k", depth, lambda k: block([beside(k), step(acc, line, k)]))
+
+            return each(None) if steps is None else steps(each)
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), self.factor, "local", lambda line: loop(
-                "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
-            begun = self.each(vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
+            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps_of(acc, line))
+            begun = self.each(height, vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
             return block([begun, added, stored(acc)])
 
-        return alloc("acc", (self.height, width), self.dtype, "local", tile)
+        return alloc("acc", (height, width), self.dtype, "local", tile)
 
     def added(self, total: PrimExpr, row: PrimExpr, vector: PrimExpr) -> PrimExpr:
         """Sums plus products of the element of a row and a vector, of which one is of weights, and one of pixels."""
@@ -408,4 +438,4 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(total)
 
 
-__all__ = ["LINE", "Load", "Writer", "best", "cost", "image_of", "number_of", "shapes"]
+__all__ = ["LINE", "Load", "Steps", "Writer", "best", "cost", "even_tiles", "image_of", "number_of", "shapes"]
