@@ -96,6 +96,15 @@ def test_axes_that_are_neighbours_everywhere_are_one(target):
     assert script.count("T.parallel") == 1
 
 
+def test_axes_of_a_buffer_with_an_element_for_all_stay(target):
+    """X as one axis has no place for the element that every other one is added to."""
+    n, m = sizes("n", "m")
+    x = placeholder(n, m)
+    func = func_of(te.compute((n, m), lambda i, j: x[i, j] + x[0, 0], "Y"), x)
+    for shape in ((0, 5), (1, 1), (40, 50)):
+        check(func, target, numbers(*shape), outputs=[(shape, "float32")])
+
+
 def test_a_condition_reads_elements_once(target):
     x = placeholder(64, 64)
     func = func_of(
