@@ -63,6 +63,8 @@ ERROR: Final = 64
 
 TRANSFORM: Final = 1000
 """The cost of transforming one kernel, in multiplications of the direct form."""
+TRANSFORM_LINE: Final = 300
+"""That of a kernel of one axis."""
 VECTOR: Final = 7
 """The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
 DIRECT: Final = 1.2
@@ -85,6 +87,8 @@ FILLED: Final = 4
 """The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
+FEW: Final = 7
+"""Taps that are those of one axis: they save less, and take twice as many channels."""
 MOST: Final = 28
 """The most tiles of an item."""
 TYPICAL: Final = 3584
@@ -102,7 +106,7 @@ class Winograd(ScheduleRule):
             return None
 
         def rewrite(kernel: Kernel) -> Stmt | None:
-            plan = _plan(kernel.windows, target, TRANSFORM)
+            plan = _plan(kernel.windows, target, is_known=False)
             return None if plan is None else Tiles(kernel, plan).kernel()
 
         return rewritten_kernels(func, rewrite, is_large_sum)
@@ -120,7 +124,7 @@ class Winograd(ScheduleRule):
             position = positions.get(weights)
             if position is None or position in packings or users_of(func, weights) != 1:
                 return None
-            plan = _plan(kernel.windows, target, 0)
+            plan = _plan(kernel.windows, target, is_known=True)
             if plan is None:
                 return None
             packings[position] = plan.weights
@@ -158,8 +162,8 @@ class _Shape:
         return images * -(-height // rows.m) * -(-width // columns.m)
 
 
-def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
-    """The sizes of a convolution that has this form, and is faster in it, if to transform a kernel costs so much."""
+def _plan(windows: Windows, target: Target, is_known: bool) -> Plan | None:
+    """The sizes of a convolution that has this form, and is faster in it; weights that are known cost no transform."""
     shape, lanes = _shape(windows), tile_for(target, 32).lanes
     if shape is None or lanes < F43.m:
         return None
@@ -167,6 +171,7 @@ def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
     if words_for(target, *dtypes, in_tiles=True) not in (None, words_for(target, *dtypes)):
         return None
     direct = NARROW if words_for(target, *dtypes) is not None else None
+    transform = 0 if is_known else TRANSFORM if shape.taps > FEW else TRANSFORM_LINE
     chosen = _chosen(shape, windows, lanes, transform, direct)
     return None if chosen is None else _sizes(shape, *chosen, target)
 
@@ -219,7 +224,7 @@ def _chosen(
 
     `narrow` are the steps of the direct form over those that count, where the machine has dot products for it.
     """
-    if min(shape.inputs, shape.outputs) < FEWEST:
+    if min(shape.inputs, shape.outputs) < (FEWEST if shape.taps > FEW else 2 * FEWEST):
         return None
     products = shape.inputs * shape.outputs / lanes
 
