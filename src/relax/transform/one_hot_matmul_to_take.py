@@ -94,7 +94,7 @@ def _first(numbers: Constant, count: int) -> int | None:
     values: NDArray[Any] = numbers.data.numpy()
     if not count or values.shape[-1:] != (count,) or values.size != count:
         return None
-    integers = [int(value) for value in values.reshape(-1)]
+    integers = [int(value) for value in values.ravel().tolist()]
     return integers[0] if integers == list(range(integers[0], integers[0] + count)) else None
 
 
