@@ -131,7 +131,7 @@ class _OfTerms(StmtExprMutator):
         return (whole, middle, divisor // factor, small) if whole or small else None
 
     def _end(self, terms: Terms) -> float:
-        """What a sum of terms is less than."""
+        """The number above the greatest sum of some terms."""
         sizes = [(factor, self.sizes.get(var)) for factor, var in terms if isinstance(var, Var)]
         return 1 + sum(inf if size is None else factor * (size - 1) for factor, size in sizes)
 
