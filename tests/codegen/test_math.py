@@ -94,6 +94,33 @@ def test_exponentials_of_vectors():
     assert ("vscalefps" in module.get_source("asm")) == has_scale
 
 
+@pytest.mark.parametrize("lanes", [2, 8, 15, 24, 32, 80])
+def test_vectors_of_other_lengths_give_what_those_of_16_do(lanes):
+    """Where vectors of 16 have instructions of their own, others are made of such."""
+    names = ["exp", "exp2", "log", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "tan"]
+    count = 480  # a multiple of all lengths
+
+    def func_of(name, length):
+        return from_source(f"""
+@T.prim_func
+def main(X: T.Buffer((16, {count}), "float32"), Y: T.Buffer((16, {count}), "float32")):
+    for i, j in T.grid(16, {count // length}):
+        for lane in T.vectorized({length}):
+            Y[i, j * {length} + lane] = T.{name}(X[i, j * {length} + lane])
+""")
+
+    funcs = {f"{name}_{length}": func_of(name, length) for name in names for length in (lanes, 16)}
+    module = codegen.build_module(funcs)
+    x = samples("float32")[-16 * count :].reshape(16, count)
+    for name in names:
+        found, expected = np.empty_like(x), np.empty_like(x)
+        module[f"{name}_{lanes}"](x, found)
+        module[f"{name}_16"](x, expected)
+        if resolve("llvm").vector_bits >= 512:
+            np.testing.assert_array_equal(found, expected, name)
+        assert ulps(found, expected.astype("float64")).max() < 4, name
+
+
 def test_erf_of_vectors_is_that_of_elements():
     """By pieces, from a table, where the machine looks up 16 elements at once."""
 

@@ -73,7 +73,7 @@ class Convolution:
         kernel: Sequence[int],
         n: Any = 1,
         stride: int = 1,
-        pad: int = 0,
+        pad: int | tuple[int, ...] = 0,
         dilation: int = 1,
         groups: int = 1,
         dtype: str = "float32",
@@ -95,9 +95,10 @@ class Convolution:
         """The shapes of the data, the weights and the result, for a batch and a size of the images."""
         n, size = self.n if n is None else n, size or self.size
         spans = (self.dilation * (taps - 1) + 1 for taps in self.kernel)
+        pads = (self.pad,) * len(self.kernel) if isinstance(self.pad, int) else self.pad
         out = (
-            (extent + 2 * self.pad - span) // self.stride + 1
-            for extent, span in zip(size, spans, strict=True)
+            (extent + 2 * pad - span) // self.stride + 1
+            for extent, pad, span in zip(size, pads, spans, strict=True)
         )
         weights = (self.co, self.ci // self.groups, *self.kernel)
         return [(n, self.ci, *size), weights, (n, self.co, *out)]

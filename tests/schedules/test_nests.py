@@ -96,6 +96,15 @@ def test_axes_that_are_neighbours_everywhere_are_one(target):
     assert script.count("T.parallel") == 1
 
 
+def test_axes_of_a_buffer_with_an_element_for_all_stay(target):
+    """X as one axis has no place for the element that every other one is added to."""
+    n, m = sizes("n", "m")
+    x = placeholder(n, m)
+    func = func_of(te.compute((n, m), lambda i, j: x[i, j] + x[0, 0], "Y"), x)
+    for shape in ((0, 5), (1, 1), (40, 50)):
+        check(func, target, numbers(*shape), outputs=[(shape, "float32")])
+
+
 def test_a_condition_reads_elements_once(target):
     x = placeholder(64, 64)
     func = func_of(
@@ -281,6 +290,21 @@ def test_no_rows_of_unknown_length(target, reduction):
         given = np.zeros((0, length), "int64"), np.zeros(0, "int64")
         tir.interpret(schedule(func, target, RULES), *given)
         build(*given)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(0, 3, 5), (1, 1, 1), (2, 512, 33), (3, 7, 600), (2, 0, 40)])
+def test_sums_of_what_is_computed_run_along_memory(target, n, m, k):
+    """The mean of squares over a middle axis: vectors along the last one, and no storage for the squares."""
+    a, b, c = sizes("n", "m", "k")
+    x = placeholder(a, b, c)
+    squares = te.compute((a, b, c), lambda i, j, l: x[i, j, l] * x[i, j, l], "squares")
+    over = te.reduce_axis((0, b), "over")
+    sums = te.compute((a, c), lambda i, l: te.sum(squares[i, over, l], axis=over), "sums")
+    func = func_of(te.compute((a, c), lambda i, l: te.max(sums[i, l] * 0.5, 0.0), "Y"), x)
+    script = schedule(func, target, [Nests()]).script()
+    assert "squares = T.alloc" not in script
+    assert "T.vectorized" in script
+    check(func, target, numbers(n, m, k), outputs=[((n, k), "float32")])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64"])

@@ -107,3 +107,62 @@ def test_what_is_cut():
         group((40, 64), lambda h, d, i: (i, h * 16 + d), (3, 32, 40)),  # runs that overlap
     ):
         assert with_split_axes(other) is other
+
+
+def flattened(n, dtype):
+    """(n, 12, 32) to (n, 384)."""
+    x = te.placeholder((n, 12, 32), dtype, "X")
+    return te.create_prim_func(
+        [x, te.compute((n, 384), lambda i, c: x[i, c // 32, c % 32] + x[i, 0, 0], "Y")]
+    )
+
+
+def longer_rows(n, dtype):
+    """(n, 24, 16) to (n, 6, 64)."""
+    x = te.placeholder((n, 24, 16), dtype, "X")
+    return te.create_prim_func([x, te.compute((n, 6, 64), lambda i, j, c: (
+        x[i, (j * 64 + c) // 16, (j * 64 + c) % 16] + x[i, 0, 0]), "Y")])  # fmt: skip
+
+
+def shorter_rows(n, dtype):
+    """(n, 6, 64) to (n, 24, 16)."""
+    x = te.placeholder((n, 6, 64), dtype, "X")
+    return te.create_prim_func([x, te.compute((n, 24, 16), lambda i, j, c: (
+        x[i, (j * 16 + c) // 64, (j * 16 + c) % 64] + x[i, 0, 0]), "Y")])  # fmt: skip
+
+
+def images_in_rows(n, dtype):
+    """(n, 4, 96) to (n, 4, 6, 16), by three terms."""
+    x = te.placeholder((n * 4, 96), dtype, "X")
+    return te.create_prim_func([x, te.compute((n, 4, 6, 16), lambda i, j, k, c: (
+        x[(i * 384 + j * 96 + k * 16 + c) // 96, (i * 384 + j * 96 + k * 16 + c) % 96] + x[0, 0]), "Y")])  # fmt: skip
+
+
+RESHAPES = {
+    flattened: lambda n: [(n, 12, 32), (n, 384)],
+    longer_rows: lambda n: [(n, 24, 16), (n, 6, 64)],
+    shorter_rows: lambda n: [(n, 6, 64), (n, 24, 16)],
+    images_in_rows: lambda n: [(n * 4, 96), (n, 4, 6, 16)],
+}
+
+
+@pytest.mark.parametrize("make", RESHAPES)
+def test_reshapes_run_along_memory(same, target, make):
+    func = make(te.var("n", "int64"), "float32")
+    assert "T.vectorized" in schedule(func, target, [Nests()]).script()
+    same(func, Nests(), *(RESHAPES[make](n) for n in (0, 1, 3)))
+
+
+def uneven_rows(n, dtype):
+    """(n, 20, 12) to (n, 15, 16): neither length divides the other."""
+    x = te.placeholder((n, 20, 12), dtype, "X")
+    return te.create_prim_func([x, te.compute((n, 15, 16), lambda i, j, c: (
+        x[i, (j * 16 + c) // 12, (j * 16 + c) % 12] + x[i, 0, 0]), "Y")])  # fmt: skip
+
+
+def test_rows_that_do_not_divide_each_other(same):
+    same(
+        uneven_rows(te.var("n", "int64"), "float32"),
+        Nests(),
+        *([(n, 20, 12), (n, 15, 16)] for n in (0, 1, 7)),
+    )

@@ -1,4 +1,4 @@
-"""Winograd: 3×3 convolutions in tiles, within the bound of error that the rule states."""
+"""Winograd: convolutions of 3, 5 and 7 taps in tiles, within the bound of error that the rule states."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ CASES = {
     "rests of tiles, channels that are no vector": {"ci": 19, "co": 17, "size": (31, 38), "kernel": (3, 3)},
     "several images": {"ci": 16, "co": 50, "size": (30, 29), "kernel": (3, 3), "n": 2, "pad": 2},
     "stride 2": {"ci": 19, "co": 40, "size": (31, 28), "kernel": (3, 3), "n": 2, "stride": 2, "pad": 1},
+    "one axis": {"ci": 35, "co": 40, "size": (1031,), "kernel": (3,), "n": 2, "pad": 1},
+    "5 taps of one axis": {"ci": 64, "co": 33, "size": (450,), "kernel": (5,), "pad": 2},
+    "5 taps, and more zeros": {"ci": 64, "co": 33, "size": (450,), "kernel": (5,), "pad": 4},
+    "7 taps of one axis": {"ci": 40, "co": 64, "size": (131,), "kernel": (7,), "n": 3, "pad": 6},
+    "lines one pixel wide": {"ci": 64, "co": 40, "size": (101, 1), "kernel": (5, 1), "n": 2},
+    "taps along lines": {"ci": 40, "co": 37, "size": (9, 50), "kernel": (1, 5), "n": 2, "pad": (0, 2)},
+    "taps across lines": {"ci": 40, "co": 37, "size": (50, 9), "kernel": (7, 1), "n": 2, "pad": (3, 0)},
+    "5×5 taps": {"ci": 19, "co": 37, "size": (13, 30), "kernel": (5, 5), "n": 2, "pad": 2},
+    "5×3 taps, and more zeros": {"ci": 19, "co": 37, "size": (13, 30), "kernel": (5, 3), "pad": (4, 2)},
+    "7×7 taps": {"ci": 33, "co": 18, "size": (22, 20), "kernel": (7, 7), "pad": 3},
 }
 
 
@@ -36,10 +46,14 @@ def within_bound(x, k, y, pad, stride=1):
     """Compare with sums in float64; the bound is relative to the sum of the products' magnitudes."""
     if not y.size:
         return
-    padded = np.pad(x.astype("float64"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::stride, ::stride]
-    exact = np.einsum("nchwij,ocij->nohw", windows, k.astype("float64"), optimize=True)
-    magnitude = np.einsum("nchwij,ocij->nohw", abs(windows), abs(k.astype("float64")), optimize=True)
+    axes = k.ndim - 2
+    pads = (pad,) * axes if isinstance(pad, int) else pad
+    padded = np.pad(x.astype("float64"), ((0, 0), (0, 0), *((p, p) for p in pads)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, k.shape[2:], tuple(range(2, 2 + axes)))
+    windows = windows[(..., *(slice(None, None, stride),) * axes, *(slice(None),) * axes)]
+    formula = "nchwij,ocij->nohw" if axes == 2 else "nchi,oci->noh"
+    exact = np.einsum(formula, windows, k.astype("float64"), optimize=True)
+    magnitude = np.einsum(formula, abs(windows), abs(k.astype("float64")), optimize=True)
     assert (abs(y - exact) <= ERROR * 2.0**-24 * magnitude).all()
 
 
@@ -47,7 +61,9 @@ def within_bound(x, k, y, pad, stride=1):
 def test_error(conv, case):
     known = conv(**CASES[case])
     func = known.func()
-    kernel = build_module(schedule(func, resolve("llvm"), [Winograd()]))["main"]
+    arranged = schedule(func, resolve("llvm"), [Winograd()])
+    assert (arranged is not func) == (known.stride == 1), "weights of stride 2 take too long to transform"
+    kernel = build_module(arranged)["main"]
     generator = np.random.default_rng(0)
     for scale in (1, 1e-20, 1e15):
         x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
@@ -159,6 +175,65 @@ FORMS = [
 """Channels, pixels of a line, stride, and the pixels of a tile."""
 
 
+def test_transforms_by_the_taps_of_an_axis(target, conv):
+    """Two axes of 8 slots would be too inexact: one of them has a smaller transform, or the direct form."""
+    slots = {
+        (3,): (1, 6),
+        (5,): (1, 8),
+        (7,): (1, 8),
+        (1, 3): (1, 6),
+        (5, 1): (8, 1),
+        (3, 5): (6, 6),
+        (5, 5): (6, 6),
+        (7, 7): (8, 7),
+        (1, 9): None,
+        (4,): None,
+        (1, 1): None,
+    }
+    for kernel, expected in slots.items():
+        pad = tuple(taps // 2 for taps in kernel)
+        known = conv(64, 64, (200,) if len(kernel) == 1 else (40, 40), kernel, pad=pad)
+        packed = Winograd().pack(known.func(), target, [1])
+        transform = None if packed is None else packed.packings[1]
+        assert (None if transform is None else (transform.rows.slots, transform.columns.slots)) == expected
+
+
+@pytest.mark.parametrize(("kernel", "size"), [((5,), ("h",)), ((3, 1), ("h", 1)), ((1, 7), (3, "h"))])
+def test_lines_of_unknown_length(target, conv, kernel, size):
+    """One kernel for all lengths and numbers, which the interpreter computes too."""
+    n, h = te.var("n", "int64"), te.var("h", "int64")
+    pad = tuple(taps // 2 for taps in kernel)
+    unknown = conv(32, 34, [h if s == "h" else s for s in size], kernel, n, pad=pad)
+    func, transform = transformed(unknown, resolve("llvm"))
+    kernels = [build_module(func)["main"]]
+    interpreted, _ = transformed(unknown, target)
+    generator = np.random.default_rng(0)
+    for images, length in ((0, 5), (1, 0), (1, 1), (2, 4), (1, 29), (3, 150)):
+        shapes = unknown.shapes(images, [length if s == "h" else s for s in size])
+        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in shapes)
+        for run in kernels if length > 5 else [*kernels, lambda *args: tir.interpret(interpreted, *args)]:
+            y[...] = 77
+            run(x, np.ascontiguousarray(transform(k)), y)
+            within_bound(x, k, y, pad)
+
+
+def test_infinities_and_nan_stay_in_their_tiles(conv):
+    """A tile meets 4 + 4 elements of a line: pixels of tiles that meet no such element are as exact as ever."""
+    known = conv(32, 32, (64,), (5,), pad=2)
+    func, transform = transformed(known, resolve("llvm"))
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    x[0, 3, 20], x[0, 5, 41] = np.inf, np.nan
+    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
+    assert not np.isfinite(y[0, :, 18:23]).any()
+    assert not np.isfinite(y[0, :, 39:44]).any()
+    finite = np.r_[0:12, 28:32, 48:64]
+    x[0, 3, 20] = x[0, 5, 41] = 0
+    exact = np.array(y)
+    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), exact)
+    np.testing.assert_array_equal(y[:, :, finite], exact[:, :, finite])
+
+
 def test_tiles_are_small_where_reading_the_weights_takes_longest(target, conv):
     h, w = te.var("h", "int64"), te.var("w", "int64")
     for channels, size, stride, tile in FORMS:
@@ -242,7 +317,11 @@ def test_others_are_left_alone(target, conv):
     others = [
         conv(16, 16, (32, 32), (3, 3), stride=3),
         conv(16, 16, (32, 32), (3, 3), dilation=2),
-        conv(16, 16, (32, 32), (5, 5)),
+        conv(16, 16, (32, 32), (4, 4)),
+        conv(64, 64, (32, 32), (9, 1)),
+        conv(64, 64, (100,), (5,), stride=2),
+        conv(64, 64, (100,), (5,), dilation=2),
+        conv(16, 16, (100,), (5,)),
         conv(32, 32, (32, 32), (3, 3), groups=2),
         conv(16, 16, (32, 32), (3, 3), dtype="float64"),
         conv(16, 8, (32, 32), (3, 3)),
@@ -255,10 +334,14 @@ def test_others_are_left_alone(target, conv):
 
 
 def test_the_switch(target, conv):
-    func = conv(16, 16, (32, 32), (3, 3), pad=1).func()
-    with PassContext(config={FAST_ALGORITHMS: False}):
-        assert schedule(func, target, [Winograd()]) is func
-    assert schedule(func, target, [Winograd()]) is not func
+    for func in (
+        conv(16, 16, (32, 32), (3, 3), pad=1).func(),
+        conv(64, 64, (4000,), (5,)).func(),
+    ):
+        with PassContext(config={FAST_ALGORITHMS: False}):
+            assert schedule(func, target, [Winograd()]) is func
+            assert Winograd().pack(func, target, [1]) is None
+        assert schedule(func, target, [Winograd()]) is not func
 
 
 @pytest.mark.parametrize("case", CASES)

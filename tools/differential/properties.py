@@ -162,6 +162,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "FakeQuantizationToInteger",
         "FoldConstant",
         "ConvTransposeToConv",
+        "OneHotMatmulToTake",
         "EliminateCommonSubexpr",
         "DeadCodeElimination",
         "RemoveUnusedFunctions",

@@ -7,7 +7,7 @@ Everything is straight-line code, so the loop vectoriser takes it as it takes an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -289,6 +289,32 @@ def broadcast(scalar: Val, lanes: int) -> Val:
     zeros = f"<{lanes} x i32> zeroinitializer"
     ref = scalar.b.op(f"shufflevector {vector_type} {first}, {vector_type} poison, {zeros}")
     return Val(scalar.b, scalar.type, lanes, ref)
+
+
+def in_parts(x: Val, lanes: int, formula: Callable[[Val], Val]) -> Val:
+    """A formula of a vector, computed in parts of so many lanes; the last part is filled up with its last lane."""
+    starts = range(0, x.lanes, lanes)
+    parts = [
+        formula(_lanes_of(x, None, [min(start + i, x.lanes - 1) for i in range(lanes)])) for start in starts
+    ]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        joined = [_lanes_of(a, b, range(a.lanes + b.lanes)) for a, b in pairs]
+        parts = [*joined, *parts[2 * len(joined) :]]
+    (whole,) = parts
+    return _lanes_of(whole, None, range(x.lanes))
+
+
+def _lanes_of(a: Val, b: Val | None, lanes: Sequence[int]) -> Val:
+    """Some lanes of a vector, or of two one behind the other."""
+    if b is not None and b.lanes != a.lanes:
+        b = _lanes_of(b, None, [min(i, b.lanes - 1) for i in range(a.lanes)])
+    second = "poison" if b is None else b.ref
+    mask = ", ".join(f"i32 {lane}" for lane in lanes)
+    ref = a.b.op(
+        f"shufflevector {a.full_type} {a.ref}, {a.full_type} {second}, <{len(lanes)} x i32> <{mask}>"
+    )
+    return Val(a.b, a.type, len(lanes), ref)
 
 
 def look_up(table: Operand, type_: str, index: Val) -> Val:

@@ -23,9 +23,10 @@ from .choice import choice
 from .context import Context, Rule
 from .convert import rounded
 from .expr import nan_extremum
-from .formula import Val, suffix
+from .formula import Val, in_parts, suffix
 from .index import index
 from .memory import any_pointer, element_pointer, from_memory, to_memory
+from .pieces import LANES
 from .types import (
     element_type,
     is_small_float,
@@ -85,13 +86,18 @@ def _elementary(name: str) -> Intrinsic:
 
 
 def _call_own(x: Val, name: str, formula: Callable[[Val], Val]) -> Val:
-    """A call of the module's own copy of a function, which LLVM inlines before it vectorises."""
+    """A call of the module's own copy of a function, which LLVM inlines before it vectorises.
+
+    Where vectors of 16 lanes have tables and powers of 2 in one instruction, other vectors are computed in those.
+    """
     module, t = x.b.module, x.full_type
     symbol = f"relax.{name}.{suffix(x.type, x.lanes)}"
 
     def write() -> None:
         b = FunctionBuilder(module, f"define internal {t} @{symbol}({t} %x) alwaysinline")
-        result = formula(Val(b, x.type, x.lanes, "%x"))
+        argument = Val(b, x.type, x.lanes, "%x")
+        in_vectors = module.has_vector_scale and x.lanes not in (1, LANES)
+        result = in_parts(argument, LANES, formula) if in_vectors else formula(argument)
         b.end(f"ret {t} {result.ref}")
         module.define(b)
 

@@ -6,7 +6,11 @@
     for h, d, n in T.grid(12, 64, N):                      for h, d, n in T.grid(12, 64, N):
         Y[h, d, n] = X[n, h * 64 + d]                          Y[h, d, n] = X3[n, h, d]         X3: X as (N, 12, 64)
 
-Then runs of memory are axes, and copies across memory are seen as such. An axis is cut by the number by which all
+    for n, i, c in T.grid(N, 512, 256):                    for n, i, co, ci in T.grid(N, 512, 4, 64):
+        Y[n, i, c] = X[n, (i * 256 + c) // 64, …]              Y4[n, i, co, ci] = X[n, i * 4 + co, ci]
+
+Then runs of memory are axes, and copies across memory are seen as such. Quotients and remainders of sums become those
+of axes, where other terms are multiples of the divisor or too small to count. An axis is cut by the number by which all
 quotients and remainders of it divide, at least 16; a dimension where each access to its buffer has such a sum of two
 axes.
 """
@@ -15,10 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from math import inf
+from typing import Final, TypeAlias, TypeVar
 
 from ..ir import Node
 from ..prim import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const, is_const
+from ..prim.intrin import floordiv, floormod
 from ..tir import Buffer, BufferLoad, BufferStore, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, post_order_visit, substitute
@@ -27,6 +33,9 @@ from .stages import Axis, Group, Stage
 
 AccessT = TypeVar("AccessT", BufferLoad, BufferStore)
 
+Terms: TypeAlias = list[tuple[int, PrimExpr]]
+"""The factors and expressions of a sum."""
+
 LEAST: Final = 16
 """The shortest axis that is cut off: runs of memory that are vectors. Shorter ones are interleaved elements."""
 
@@ -34,6 +43,10 @@ LEAST: Final = 16
 def with_split_axes(group: Group) -> Group:
     """The group of one stage that is no reduction with axes and dimensions cut where it makes indices variables."""
     (stage,) = group.stages
+    body = _OfTerms({axis.var: axis.size for axis in stage.axes}).visit(stage.body)
+    if body is not stage.body:
+        group = _of_body(group, stage, stage.axes, body)
+        (stage,) = group.stages
     for axis in stage.axes:
         by = _divisor(stage, axis)
         if by is not None:
@@ -68,6 +81,81 @@ def _split(group: Group, axis: Axis, by: int) -> Group:
     body = Quotients(outer.var, inner.var, by).visit(body)
     axes = [part for old in stage.axes for part in ((outer, inner) if old is axis else (old,))]
     return _of_body(group, stage, tuple(axes), body)
+
+
+class _OfTerms(StmtExprMutator):
+    """Writes i * 4 + c // 64 for (i * 256 + c) // 64, and i // 4 for (i * 16 + c) // 64 where c is less than 16.
+
+    Remainders likewise: c % 64, and i % 4 * 16 + c.
+    """
+
+    def __init__(self, sizes: Mapping[Var, int | None]) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def visit_FloorDiv(self, node: FloorDiv) -> PrimExpr:
+        parts = self._parts(node)
+        if parts is None:
+            return self.visit_children(node)
+        whole, middle, by, _ = parts
+        return _sum_of([*whole, (1, floordiv(middle, by))] if middle is not None else whole, node)
+
+    def visit_FloorMod(self, node: FloorMod) -> PrimExpr:
+        parts = self._parts(node)
+        if parts is None:
+            return self.visit_children(node)
+        _, middle, by, small = parts
+        assert isinstance(node.b, IntImm)
+        rest = [] if middle is None else [(node.b.value // by, floormod(middle, by))]
+        return _sum_of([*rest, *small], node)
+
+    def _parts(self, node: FloorDiv | FloorMod) -> tuple[Terms, PrimExpr | None, int, Terms] | None:
+        """The quotient of the terms that are multiples, a middle to be divided by a number, and what is too small.
+
+        None for a sum that has no such parts, or just one term.
+        """
+        terms = _terms(node.a)
+        if not isinstance(node.b, IntImm) or node.b.value < 1 or terms is None or len(terms) < 2:
+            return None
+        divisor = node.b.value
+        whole = [(factor // divisor, var) for factor, var in terms if factor % divisor == 0]
+        rest = sorted((term for term in terms if term[0] % divisor), key=lambda term: term[0])
+        small: Terms = []
+        while rest and self._end([*small, rest[0]]) <= divisor:
+            small.append(rest.pop(0))
+        if not rest:
+            return whole, None, divisor, small
+        if len(rest) > 1 or divisor % rest[0][0] or self._end(small) > rest[0][0]:
+            return None
+        ((factor, middle),) = rest
+        return (whole, middle, divisor // factor, small) if whole or small else None
+
+    def _end(self, terms: Terms) -> float:
+        """The number above the greatest sum of some terms."""
+        sizes = [(factor, self.sizes.get(var)) for factor, var in terms if isinstance(var, Var)]
+        return 1 + sum(inf if size is None else factor * (size - 1) for factor, size in sizes)
+
+
+def _terms(expr: PrimExpr) -> Terms | None:
+    """The factors and variables of a sum; None for another expression, or a factor below 1."""
+    match expr:
+        case Add(a, b):
+            first, second = _terms(a), _terms(b)
+            return None if first is None or second is None else [*first, *second]
+        case Mul(Var() as var, IntImm() as factor) if factor.value > 0:
+            return [(factor.value, var)]
+        case Var():
+            return [(1, expr)]
+        case _:
+            return None
+
+
+def _sum_of(terms: Terms, like: PrimExpr) -> PrimExpr:
+    total: PrimExpr | None = None
+    for factor, part in terms:
+        term = part if factor == 1 else part * factor
+        total = term if total is None else total + term
+    return const(0, like.dtype) if total is None else total
 
 
 class Quotients(StmtExprMutator):

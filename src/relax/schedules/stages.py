@@ -270,7 +270,14 @@ def _merge_of(group: Group, outer: Axis, inner: Axis) -> _Merge | None:
             return None
         if (outer in stage.reduced) != (inner in stage.reduced) or not _fits(stage, merge):
             return None
-    return merge
+    accesses = [access for stage in group.stages for access in _accesses(stage)]
+    return merge if all(_is_at(access, merge) for access in accesses) else None
+
+
+def _is_at(access: BufferLoad | BufferStore, merge: _Merge) -> bool:
+    """True unless a buffer in which two axes become one is accessed at another place than that of the axes."""
+    place = merge.places.get(access.buffer)
+    return place is None or access.indices[place] is merge.outer.var
 
 
 def _fits(stage: Stage, merge: _Merge) -> bool:

@@ -78,6 +78,7 @@ from .lift_transform_params import LiftTransformParams
 from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
+from .one_hot_matmul_to_take import OneHotMatmulToTake
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
@@ -146,6 +147,7 @@ __all__ = [
     "ModulePass",
     "Normalize",
     "NormalizeGlobalVar",
+    "OneHotMatmulToTake",
     "OptimizeLayoutTransform",
     "Pass",
     "PassContext",

@@ -13,8 +13,9 @@ q - j. So a convolution by the taps of all phases p, as channels, gives all of b
 
 Declines: weights that are not known, or not finite (padding times infinity is no number); dtypes other than float32 and
 float64; kernels whose length is no multiple of the stride, as phases would differ in their number of taps; those as
-long as the stride, which are one product of matrices already; those of three taps a phase, whose convolutions may be
-computed by Winograd's transforms and be less exact; groups, dilations, other layouts; padding as long as the kernel.
+long as the stride, which are one product of matrices already; those of 3, 5 or 7 taps a phase of an axis, whose
+convolutions may be computed by Winograd's transforms and be less exact; groups, dilations, other layouts; padding as
+long as the kernel.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from ..struct_info import TensorStructInfo
 from .decorators import function_pass
 
 DTYPES = ("float32", "float64")
-WINOGRAD = 3
-"""Taps a phase of the convolutions that may be computed by Winograd's transforms."""
+WINOGRAD = {3, 5, 7}
+"""Taps a phase of an axis of the convolutions that may be computed by Winograd's transforms."""
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
@@ -111,7 +112,7 @@ def _axes(operator: TransposedConvolution, kernel: tuple[int, ...]) -> list[_Axi
             return None
         axes.append(_Axis(stride, size // stride, before, cut))
     taps = {axis.taps for axis in axes}
-    return None if taps in ({1}, {WINOGRAD}) else axes
+    return None if taps == {1} or taps & WINOGRAD else axes
 
 
 def _by_phases(weight: Any, axes: list[_Axis]) -> NDArray[Any]:

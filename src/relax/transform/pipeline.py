@@ -21,6 +21,7 @@ from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
 from .normalize import Normalize
+from .one_hot_matmul_to_take import OneHotMatmulToTake
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
@@ -45,6 +46,7 @@ GRAPH: tuple[Step, ...] = (
     Step(
         ConvTransposeToConv, "transposed convolutions are faster as convolutions, whose weights are known now"
     ),
+    Step(OneHotMatmulToTake, "a product that chooses rows of known weights only reads them"),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
 )

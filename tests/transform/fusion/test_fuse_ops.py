@@ -337,3 +337,25 @@ def test_places_keep_nodes_apart():
     nodes = graph([E, E], [(0, 1)])
     nodes[1].place = 1
     assert fusion_groups(nodes, 256) == []
+
+
+def test_a_reshape_at_the_end_of_a_group_stays_a_view():
+    """Loops over the shape before divide no indices. What the block gives away is no view: it stays in the group."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 6, 4), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                lv = R.exp(x)
+                lv1 = R.nn.relu(lv)
+                lv2 = R.reshape(lv1, (n, 24))
+                lv3 = R.sum(lv2, axis=[1])
+                lv4 = R.max(lv2, axis=[1])
+                lv5 = R.exp(R.exp(x))
+                out = R.reshape(lv5, (n, 24))
+                R.output(lv3, lv4, out)
+            return (lv3, lv4, out)
+
+    assert sorted(grouped(Module)) == ["fused_exp_exp_reshape", "fused_exp_relu", "max", "reshape", "sum"]

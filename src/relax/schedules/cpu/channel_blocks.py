@@ -43,11 +43,7 @@ class ChannelBlocks:
         self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
         """The pixels from one line to the next: at least a vector."""
         self.size = sizes.named("plane", simplify(height * self.line * self.block))
-        self.data = windows.data
-        """The data, without a dimension of one pixel behind that of a line."""
-        if windows.turned:
-            shape, dtype = windows.data.shape[:-1], str(windows.data.dtype)
-            self.data = decl_buffer(shape, dtype, f"{windows.data.name}_lines", data=windows.data.data)
+        self.data = windows.lines_of_data()
 
     def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
         """Copy all images, in parallel; `leading` are the sizes of the batch."""

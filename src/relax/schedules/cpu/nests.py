@@ -23,6 +23,7 @@ from ..cut_nests import divides, with_cut_axes
 from ..rule import ScheduleRule
 from ..split_axes import with_split_axes
 from ..stages import Group, group_of
+from ..unit_dimensions import without_unit_dimensions
 from .elementwise import elementwise
 from .interleaved import interleaved
 from .pieces import in_pieces
@@ -115,7 +116,7 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
     if any(stage.is_reduction for stage in group.stages):
         return rows_of(group, own, target)
     if isinstance(group.stages[0].body, BufferStore):
-        group = with_split_axes(group)
+        group = with_split_axes(without_unit_dimensions(group))
     copied = transposed(group)
     if copied is None:
         copied = interleaved(group)

@@ -18,6 +18,7 @@ from ...target import Target
 from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, post_order_visit
+from ...tir.nests import buffers_used
 from ...tir.schedule.reducers import Combination
 from ..build import block
 from ..invariants import Invariants
@@ -167,8 +168,11 @@ class Rows:
         return replace(self.group, stages=tuple(_changed(s, redirect.visit) for s in self.group.stages))
 
     def allocated(self, body: Stmt) -> Stmt:
+        """`body` with the storage of a row's own that it uses."""
+        reads, writes = buffers_used(body)
         for buffer in reversed(self.locals):
-            body = AllocBuffer(buffer, body)
+            if buffer.data in reads | writes:
+                body = AllocBuffer(buffer, body)
         return body
 
     def needed_later(self, buffer: Buffer, passes: Sequence[Pass], position: int) -> bool:

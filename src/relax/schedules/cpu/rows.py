@@ -102,6 +102,8 @@ def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
     data = {buffer.data for buffer in own}
     reductions = [stage for stage in group.stages if stage.is_reduction]
     loads = [load for stage in reductions for load in stage.loads() if load.buffer.data not in data]
+    if not loads:  # they read what others compute of the operands
+        loads = [load for stage in group.stages for load in stage.loads() if load.buffer.data not in data]
     most = max((len(load.indices) for load in loads), default=0)
     votes: dict[Axis, int] = {}
     for load in loads:

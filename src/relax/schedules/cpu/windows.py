@@ -39,6 +39,7 @@ from ...prim import (
 )
 from ...prim.intrin import floordiv
 from ...tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
+from ...tir.buffer import decl_buffer
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
 from ...tir.statements import seq_of
 from ..build import int64
@@ -126,6 +127,13 @@ class Windows:
             return False
         second = self.axes[1]
         return second.taps == 1 and is_const(second.size, 1) and is_const(second.extent, 1)
+
+    def lines_of_data(self) -> Buffer:
+        """The data, without a dimension of one pixel behind that of a line."""
+        if not self.turned:
+            return self.data
+        shape, dtype = self.data.shape[:-1], str(self.data.dtype)
+        return decl_buffer(shape, dtype, f"{self.data.name}_lines", data=self.data.data)
 
     def pixel(self, before: Sequence[PrimExpr], line: PrimExpr, x: PrimExpr) -> tuple[PrimExpr, ...]:
         """The indices of a pixel of the data or the result: those of the batch and the channel, and its own."""

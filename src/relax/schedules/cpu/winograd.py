@@ -1,4 +1,4 @@
-"""The rule for 3×3 convolutions of stride 1 or 2 by tiles: F(4×4, 3×3) has a quarter of the multiplications.
+"""The rule for convolutions of 3, 5 or 7 taps by tiles: F(4×4, 3×3) has a quarter of the multiplications.
 
     for n, co, h, w, ci, i, j in T.grid(…):             U = G · W[co, ci] · Gᵀ                  36 slots e
         with T.block("conv"):                           for some tiles of 4×4 pixels in T.parallel(…):
@@ -14,8 +14,12 @@ The transforms of the two axes are chosen together. Large tiles take fewer multi
 tiles are few the time to read the weights counts: F(4×4) is chosen for 256 channels of 14×14 pixels, F(2×2) for 512 of
 7×7. Images of unknown size are taken to be as large as they are in networks that halve them as they double channels.
 
-F(4) is for axes with at most one zero before and behind the data: with more zeros, some pixels have few products,
-which are small beside those of their tile.
+Convolutions of lines, of one axis or with a second one of one tap, have one transform: F(4, 5) has 8 multiplications
+for 20. F(2×2, 5×5) has 36 for 100. Transforms of 8 slots are for one axis beside the direct form of the other: their
+errors are twice those of the others, and the errors of two axes multiply.
+
+Tiles of 4 pixels are for axes with at most as many zeros before and behind the data as taps on one side of the middle:
+with more zeros, some pixels have few products, which are small beside those of their tile.
 
 Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
 that are known when a program is built are transformed then.
@@ -49,7 +53,7 @@ from .tiling import tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
 from .winograd_plan import Plan
 from .winograd_tiles import Tiles
-from .winograd_transforms import F2, F4, S2, KernelTransform, Transform, direct_form
+from .winograd_transforms import F23, F25, F27, F43, F45, S2, KernelTransform, Transform, direct_form
 from .words import words_for
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
@@ -59,6 +63,8 @@ ERROR: Final = 64
 
 TRANSFORM: Final = 1000
 """The cost of transforming one kernel, in multiplications of the direct form."""
+TRANSFORM_LINE: Final = 300
+"""That of a kernel of one axis."""
 VECTOR: Final = 7
 """The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
 DIRECT: Final = 1.2
@@ -69,20 +75,30 @@ STREAMED: Final = 14
 """The tiles for which it takes as long to multiply a weight as to read it from memory."""
 HIDDEN: Final = 0.8
 """The part of the shorter of these times that is hidden behind the longer."""
-TAPS: Final = 3
-"""The taps of an axis for which there are transforms."""
+LARGE: Final = {3: [F43], 5: [F45]}
+"""Transforms of an axis of stride 1, by its taps, where few zeros are before and behind the data."""
+SMALL: Final = {3: [F23], 5: [F25], 7: [F27]}
+"""Those whatever the zeros."""
+STEPPED: Final = {3: [S2]}
+"""Those of stride 2."""
+EXACT: Final = 6
+"""The most slots of a transform beside another one than the direct form."""
 FILLED: Final = 4
 """The number of which tiles are computed in multiples."""
 FEWEST: Final = 16
 """Channels of data or results below which transforms take too long."""
+FEW: Final = 7
+"""Taps that are those of one axis: they save less, and take twice as many channels."""
 MOST: Final = 28
 """The most tiles of an item."""
 TYPICAL: Final = 3584
 """Channels times pixels of a line, for images of unknown size: networks halve their images as they double channels."""
+SEQUENCE: Final = 256
+"""Pixels of an only line of unknown size."""
 
 
 class Winograd(ScheduleRule):
-    """The rule for 3×3 convolutions of stride 1 or 2."""
+    """The rule for convolutions of axes of 1, 3, 5 or 7 taps."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -90,7 +106,7 @@ class Winograd(ScheduleRule):
             return None
 
         def rewrite(kernel: Kernel) -> Stmt | None:
-            plan = _plan(kernel.windows, target, TRANSFORM)
+            plan = _plan(kernel.windows, target, is_known=False)
             return None if plan is None else Tiles(kernel, plan).kernel()
 
         return rewritten_kernels(func, rewrite, is_large_sum)
@@ -108,7 +124,7 @@ class Winograd(ScheduleRule):
             position = positions.get(weights)
             if position is None or position in packings or users_of(func, weights) != 1:
                 return None
-            plan = _plan(kernel.windows, target, 0)
+            plan = _plan(kernel.windows, target, is_known=True)
             if plan is None:
                 return None
             packings[position] = plan.weights
@@ -132,10 +148,11 @@ class _Shape:
     images: int | None
     height: int | None
     width: int | None
+    taps: int
 
     def pixels(self) -> tuple[int, int, int]:
         """The images, lines and pixels of a line; probable numbers for those that are not known."""
-        typical = max(TYPICAL // self.outputs, 4)
+        typical = SEQUENCE if self.height == 1 else max(TYPICAL // self.outputs, 4)
         height, width = (typical if size is None else size for size in (self.height, self.width))
         return 1 if self.images is None else self.images, height, width
 
@@ -145,23 +162,22 @@ class _Shape:
         return images * -(-height // rows.m) * -(-width // columns.m)
 
 
-def _plan(windows: Windows, target: Target, transform: int) -> Plan | None:
-    """The sizes of a convolution that has this form, and is faster in it, if to transform a kernel costs so much."""
+def _plan(windows: Windows, target: Target, is_known: bool) -> Plan | None:
+    """The sizes of a convolution that has this form, and is faster in it; weights that are known cost no transform."""
     shape, lanes = _shape(windows), tile_for(target, 32).lanes
-    if shape is None or lanes < F4.m:
+    if shape is None or lanes < F43.m:
         return None
     dtypes = windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype
     if words_for(target, *dtypes, in_tiles=True) not in (None, words_for(target, *dtypes)):
         return None
     direct = NARROW if words_for(target, *dtypes) is not None else None
+    transform = 0 if is_known else TRANSFORM if shape.taps > FEW else TRANSFORM_LINE
     chosen = _chosen(shape, windows, lanes, transform, direct)
     return None if chosen is None else _sizes(shape, *chosen, target)
 
 
 def _shape(windows: Windows) -> _Shape | None:
-    if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None:
-        return None
-    if any(axis.taps != TAPS or axis.dilation != 1 for axis in windows.axes):
+    if len(windows.axes) > 2 or windows.groups != 1 or windows.depth is None:
         return None
     inputs, outputs = _number(windows.inputs), _number(windows.channels)
     if windows.out.buffer.dtype != "float32" or inputs is None or outputs is None:
@@ -170,20 +186,34 @@ def _shape(windows: Windows) -> _Shape | None:
     for v in windows.batch:
         size = _number(size_of(v))
         images = None if size is None or images is None else images * size
-    return _Shape(inputs, outputs, images, *(_number(axis.size) for axis in windows.axes))
+    height, width = (_number(axis.size) for axis in windows.lines)
+    return _Shape(inputs, outputs, images, height, width, prod(axis.taps for axis in windows.axes))
 
 
 def _forms(axis: Axis) -> list[Transform]:
     """The transforms that an axis may have.
 
-    Large tiles are for at most one zero before and behind the data: where a pixel meets one element of an axis, the sum
-    of its products is small beside those of the tile, whose roundings it has.
+    Large tiles are for few zeros before and behind the data: where a pixel meets one element of an axis, the sum of its
+    products is small beside those of the tile, whose roundings it has.
     """
-    behind = (axis.size - 1) * axis.stride + axis.taps - axis.before - axis.extent
-    narrow = prove(axis.before <= 1) and prove(behind <= 1)
+    direct = direct_form(axis.taps, axis.stride, axis.dilation)
+    if axis.dilation != 1 or axis.stride > 2:
+        return [direct]
+    if axis.stride == 2:
+        return [*STEPPED.get(axis.taps, []), direct]
+    behind = axis.size - 1 + axis.taps - axis.before - axis.extent
+    narrow = prove(axis.before <= axis.taps // 2) and prove(behind <= axis.taps // 2)
+    large = LARGE.get(axis.taps, []) if narrow else []
+    return [*large, *SMALL.get(axis.taps, []), direct]
+
+
+def _pairs(windows: Windows) -> list[tuple[Transform, Transform]]:
+    """The transforms that the two axes may have together."""
+    rows, columns = (_forms(axis) for axis in windows.lines)
     return [
-        *{1: [F4, F2] if narrow else [F2], 2: [S2]}.get(axis.stride, []),
-        direct_form(TAPS, axis.stride, 1),
+        pair
+        for pair in product(rows, columns)
+        if any(form.exact for form in pair) or max(form.slots for form in pair) <= EXACT
     ]
 
 
@@ -194,7 +224,7 @@ def _chosen(
 
     `narrow` are the steps of the direct form over those that count, where the machine has dot products for it.
     """
-    if min(shape.inputs, shape.outputs) < FEWEST:
+    if min(shape.inputs, shape.outputs) < (FEWEST if shape.taps > FEW else 2 * FEWEST):
         return None
     products = shape.inputs * shape.outputs / lanes
 
@@ -209,11 +239,10 @@ def _chosen(
             + tiles * vectors * VECTOR + transform * products
         )  # fmt: skip
 
-    rows, columns = windows.axes
-    best = min(product(_forms(rows), _forms(columns)), key=cost)
+    best = min(_pairs(windows), key=cost)
     if all(form.exact for form in best):
         return None
-    direct = (narrow or DIRECT) * TAPS**2 * prod(shape.pixels()) * products
+    direct = (narrow or DIRECT) * shape.taps * prod(shape.pixels()) * products
     return best if (not transform and narrow is None) or cost(best) < direct else None
 
 

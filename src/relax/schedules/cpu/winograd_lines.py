@@ -23,7 +23,7 @@ from ...prim import And, IntImm, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Buffer, BufferLoad, IfThenElse, Stmt
+from ...tir import Buffer, BufferLoad, DeclBuffer, IfThenElse, Stmt
 from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .channel_blocks import part_of, stored_line
@@ -53,8 +53,9 @@ class Lines:
     def __init__(self, kernel: Kernel, plan: Plan, sizes: Sizes) -> None:
         self.windows, self.results, self.plan, self.lanes = kernel.windows, Results(kernel), plan, plan.lanes
         named, one = sizes.named, const(1, "int64")
-        height, width = (axis.size for axis in self.windows.axes)
+        height, width = (axis.size for axis in self.windows.lines)
         self.leading = [size_of(v) for v in self.windows.batch]
+        self.source = self.windows.lines_of_data()
         images: PrimExpr = one
         for size in self.leading:
             images = images * size
@@ -115,14 +116,15 @@ class Lines:
                 self._across(pixels, data, width, simplify(number * plan.line + cb * lanes))]))  # fmt: skip
 
         zeros = loop("t", simplify(rows - count), lambda t: loop("cb", plan.depth, lambda cb: nothing(t, cb)))
-        return block([zeros, scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
-            self._segments(first, count, blocks(pixels))))])  # fmt: skip
+        tiles = scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
+            self._segments(first, count, blocks(pixels))))  # fmt: skip
+        return block([zeros, tiles if self.source is self.windows.data else DeclBuffer(self.source, tiles)])
 
     def _copied(
         self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer
     ) -> Stmt:
         """The lines of a block of channels that some tiles of a line meet."""
-        plan, lanes, (rows, columns) = self.plan, self.lanes, self.windows.axes
+        plan, lanes, (rows, columns) = self.plan, self.lanes, self.windows.lines
         reach = plan.columns.met(width)
         squares = minimum(ceildiv(reach, lanes), int64(self.pixels // lanes))
         zero = spread(const(0, DTYPE), lanes)
@@ -148,14 +150,15 @@ class Lines:
 
     def _square(self, place: Sequence[PrimExpr], y: PrimExpr, x: PrimExpr, part: Buffer) -> Stmt:
         """Pixels of a line from `x` on, each with its channels in a vector; those outside of the image are zeros."""
-        lanes, extent, (*batch, cb) = self.lanes, self.windows.axes[1].extent, place
+        lanes, extent, (*batch, cb) = self.lanes, self.windows.lines[1].extent, place
         zero, end = spread(const(0, "int64"), lanes), spread(extent, lanes)
 
         def load(c: PrimExpr) -> PrimExpr:
             at, channel = ramp(x, lanes), simplify(cb * lanes + c)
             if self.plan.inputs % lanes:
                 channel = minimum(channel, int64(self.plan.inputs - 1))
-            pixel = BufferLoad(self.windows.data, (*batch, channel, y, at), And(at >= zero, at < end))
+            outer = (*batch, channel, y) if self.source.ndim == len(batch) + 3 else (*batch, channel)
+            pixel = BufferLoad(self.source, (*outer, at), And(at >= zero, at < end))
             return pixel.astype(f"{DTYPE}x{lanes}")
 
         return transposed_square(lanes, DTYPE, load, lambda q, pixel: vector_store(part, (q * lanes,), pixel))
@@ -213,7 +216,7 @@ class Lines:
     ) -> Stmt:  # fmt: skip
         """The pixels of a block of channels of so many tiles of a line, the first of which is `low`."""
         plan, lanes, (sums, staged), (batch, channel, row) = self.plan, self.lanes, buffers, place
-        high, m, (height, wide) = plan.rows.m, plan.columns.m, (axis.size for axis in self.windows.axes)
+        high, m, (height, wide) = plan.rows.m, plan.columns.m, (axis.size for axis in self.windows.lines)
         begin = simplify(low * m)
 
         def line(a: Var, y: Var) -> Stmt:

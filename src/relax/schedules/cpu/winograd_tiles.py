@@ -85,10 +85,13 @@ class Tiles:
             group, panel, v = at
             first = ((group * plan.panels + panel) * plan.vectors + v) * lanes
 
+            def tap(lane: Var, i: int, j: int) -> PrimExpr:
+                channels = minimum(first + lane, int64(plan.outputs - 1)), ci
+                return BufferLoad(source, self.windows.pixel(channels, int64(i), int64(j))).astype(DTYPE)
+
             def gathered(squares: Buffer) -> Stmt:
                 return loop("lane", lanes, lambda lane: block(
-                    vector_store(squares, ((i * columns.taps + j) * lanes + lane,), BufferLoad(
-                        source, (minimum(first + lane, int64(plan.outputs - 1)), ci, int64(i), int64(j))).astype(DTYPE))
+                    vector_store(squares, ((i * columns.taps + j) * lanes + lane,), tap(lane, i, j))
                     for i in range(rows.taps) for j in range(columns.taps)))  # fmt: skip
 
             def lines(squares: Buffer, half: Buffer) -> Stmt:

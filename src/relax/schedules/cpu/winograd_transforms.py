@@ -8,14 +8,20 @@
 Two transforms, one behind the other, are that of a square; the axes may have different ones.
 
     direct      1 pixel, a slot for each tap, one sum       any number of taps, stride and dilation
-    F(2)        2 pixels, 4 slots, 4 sums                   3 taps, where the direct form multiplies 6 times
-    F(4)        4 pixels, 6 slots, 6 sums                   3 taps, instead of 12
+    F(m, r)     m pixels, m + r - 1 slots and sums          r taps, where the direct form multiplies m · r times
     S(2)        2 pixels, 5 slots, 3 sums                   3 taps of stride 2, instead of 6
 
-F(m) is Winograd's F(m, 3): polynomials of degree m + 1 by their values at m + 1 points and infinity. F(4) has the
-points 0, ±√½, ±√2 and ∞, where results are as exact as those of the direct form; F(2) has 0, ±1 and ∞, where all
-factors are 1 and ½. S(2) splits the taps by their phase: those at even elements are F(2, 2) with the points 0, 1 and ∞,
-the one at odd elements is multiplied directly and added to the sums at 0 and ∞, so that all factors are 1.
+F(m, r) multiplies polynomials of degree m + r - 2 by their values at m + r - 2 points and infinity (Toom and Cook):
+
+    F(2, 3)     0, ±1, ∞                4 products for 6    all factors are 1 and ½
+    F(4, 3)     0, ±√½, ±√2, ∞          6 for 12            as exact as the direct form
+    F(2, 5)     the same                6 for 10            the same
+    F(4, 5)     0, ±½, ±1, ±2, ∞        8 for 20            twice the error of the direct form, on an average
+    F(2, 7)     the same                8 for 14            the same
+
+The products of the squares of the points are 1: weights and data have values of like sizes at all of them. S(2) splits
+the taps by their phase: those at even elements are F(2, 2) with the points 0, 1 and ∞, the one at odd elements is
+multiplied directly and added to the sums at 0 and ∞, so that all factors are 1.
 
 S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
 Neural Networks*, 2015.
@@ -29,17 +35,11 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from numpy.polynomial import polynomial
 
 from ...prim import Add, Mul, PrimExpr, Sub, const
 from ...tir import Broadcast
 from .squares import Values
-
-A: Final = 0.5**0.5
-B: Final = 2**0.5
-"""The points of F(4) are 0, ±A, ±B and ∞, where A · B = 1."""
-_SMALL: Final = 1 / (2 * A * A * (A * A - B * B))
-_LARGE: Final = 1 / (2 * B * B * (B * B - A * A))
-"""The reciprocals of the divisors of a kernel's values at ±A and ±B."""
 
 Size = TypeVar("Size", int, PrimExpr)
 Line = Callable[[Values, Sequence[PrimExpr]], list[PrimExpr]]
@@ -48,37 +48,21 @@ Line = Callable[[Values, Sequence[PrimExpr]], list[PrimExpr]]
 
 def _times(factor: float, value: PrimExpr) -> PrimExpr:
     """A multiple of a vector."""
+    if factor == 1:
+        return value
     return Mul(Broadcast(const(factor, str(value.dtype.element_of)), value.dtype.lanes), value)
 
 
-def _data4(values: Values, d: Sequence[PrimExpr]) -> list[PrimExpr]:
-    of, both = values.of, A * A + B * B
-    u, v = of(Sub(d[4], _times(B * B, d[2]))), of(Sub(d[3], _times(B * B, d[1])))
-    s, t = of(Sub(d[4], _times(A * A, d[2]))), of(Sub(d[3], _times(A * A, d[1])))
-    return [
-        Add(d[0], Sub(d[4], _times(both, d[2]))), Add(u, _times(A, v)), Sub(u, _times(A, v)),
-        Add(s, _times(B, t)), Sub(s, _times(B, t)), Add(d[1], Sub(d[5], _times(both, d[3]))),
-    ]  # fmt: skip
-
-
-def _pixels4(values: Values, m: Sequence[PrimExpr]) -> list[PrimExpr]:
-    of = values.of
-    s, d = of(Add(m[1], m[2])), of(Sub(m[1], m[2]))
-    t, e = of(Add(m[3], m[4])), of(Sub(m[3], m[4]))
-    return [
-        Add(m[0], Add(s, t)), Add(_times(A, d), _times(B, e)), Add(_times(A * A, s), _times(B * B, t)),
-        Add(m[5], Add(_times(A**3, d), _times(B**3, e))),
-    ]  # fmt: skip
-
-
-def _data2(values: Values, d: Sequence[PrimExpr]) -> list[PrimExpr]:
-    del values
-    return [Sub(d[0], d[2]), Add(d[1], d[2]), Sub(d[2], d[1]), Sub(d[3], d[1])]
-
-
-def _pixels2(values: Values, m: Sequence[PrimExpr]) -> list[PrimExpr]:
-    s, d = values.of(Add(m[1], m[2])), values.of(Sub(m[1], m[2]))
-    return [Add(m[0], s), Add(m[3], d)]
+def _combined(factors: Sequence[float], elements: Sequence[PrimExpr]) -> PrimExpr:
+    """The sum of multiples of vectors. It begins with the last vector of factor 1, or the last one."""
+    terms = [(f, element) for f, element in zip(factors, elements, strict=True) if f][::-1]
+    first = next((i for i, (factor, _) in enumerate(terms) if factor == 1), 0)
+    factor, element = terms.pop(first)
+    total = _times(factor, element)
+    for factor, element in terms:
+        term = _times(abs(factor), element)
+        total = Add(total, term) if factor > 0 else Sub(total, term)
+    return total
 
 
 def _phases(values: Values, d: Sequence[PrimExpr]) -> list[PrimExpr]:
@@ -150,11 +134,7 @@ class Transform:
         del values
         results: list[PrimExpr] = []
         for row in self.factors:
-            terms = [
-                tap if factor == 1 else _times(factor, tap)
-                for factor, tap in zip(row, g, strict=True)
-                if factor
-            ]
+            terms = [_times(factor, tap) for factor, tap in zip(row, g, strict=True) if factor]
             total = terms[0]
             for term in terms[1:]:
                 total = Add(total, term)
@@ -162,15 +142,52 @@ class Transform:
         return results
 
 
-F4: Final = Transform(4, 1, tuple(range(6)), tuple(range(6)), _data4, _pixels4, (
-    (1, 0, 0),
-    (_SMALL, _SMALL * A, _SMALL * A * A), (_SMALL, -_SMALL * A, _SMALL * A * A),
-    (_LARGE, _LARGE * B, _LARGE * B * B), (_LARGE, -_LARGE * B, _LARGE * B * B),
-    (0, 0, 1),
-))  # fmt: skip
-F2: Final = Transform(2, 1, tuple(range(4)), tuple(range(4)), _data2, _pixels2, (
-    (1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1),
-))  # fmt: skip
+def of_points(m: int, taps: int, squares: Sequence[float]) -> Transform:
+    """F(m, taps) with the points 0, ∞ and those of which these are the squares, in pairs ±p.
+
+    The polynomial of a slot is that of the other points: even, but for a factor x or x ± p. Slots of a pair so have two
+    sums of data in common, those of even and of odd elements.
+    """
+
+    def power(square: float, i: int) -> float:
+        return square ** (i // 2) * (square**0.5 if i % 2 else 1)
+
+    even, one = _with_roots(squares), (-1.0) ** len(squares)
+    parts = [_with_roots([other for other in squares if other != square]) for square in squares]
+
+    def data(values: Values, d: Sequence[PrimExpr]) -> list[PrimExpr]:
+        slots = [_combined([one * factor for factor in even], d[::2])]
+        for square, part in zip(squares, parts, strict=True):
+            u, v = values.of(_combined(part, d[2:-1:2])), values.of(_combined(part, d[1:-2:2]))
+            slots += [Add(u, _times(square**0.5, v)), Sub(u, _times(square**0.5, v))]
+        return [*slots, _combined(even, d[1::2])]
+
+    def pixels(values: Values, s: Sequence[PrimExpr]) -> list[PrimExpr]:
+        pairs = [(s[2 * i + 1], s[2 * i + 2]) for i in range(len(squares))]
+        both = [(values.of(Add(a, b)), values.of(Sub(a, b))) for a, b in pairs]
+        results = [_combined([power(square, i) for square in squares][::-1], [pair[i % 2] for pair in both][::-1])
+                   for i in range(m)]  # fmt: skip
+        return [Add(s[0], results[0]), *results[1:-1], Add(s[-1], results[-1])]
+
+    factors: list[tuple[float, ...]] = [(1.0, *(0.0,) * (taps - 1))]
+    for part, square in zip(parts, squares, strict=True):
+        divisor = 2 * square * float(polynomial.polyval(square, part))
+        factors += [tuple(sign**i * power(square, i) / divisor for i in range(taps)) for sign in (1, -1)]
+    factors.append((*(0.0,) * (taps - 1), 1.0))
+    slots = tuple(range(m + taps - 1))
+    return Transform(m, 1, slots, slots, data, pixels, tuple(factors))
+
+
+def _with_roots(roots: Sequence[float]) -> list[float]:
+    """The coefficients of the polynomial that has these roots, from the constant on."""
+    return [float(factor) for factor in polynomial.polyfromroots(list(roots))]
+
+
+F23: Final = of_points(2, 3, (1,))
+F43: Final = of_points(4, 3, (0.5, 2))
+F25: Final = of_points(2, 5, (0.5, 2))
+F45: Final = of_points(4, 5, (0.25, 1, 4))
+F27: Final = of_points(2, 7, (0.25, 1, 4))
 S2: Final = Transform(2, 2, tuple(range(5)), (0, 0, 1, 2, 2), _phases, _of_phases, (
     (1, 0, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1), (0, 1, 0),
 ))  # fmt: skip
@@ -227,4 +244,16 @@ class KernelTransform:
         return np.concatenate(lines, axis=2)
 
 
-__all__ = ["F2", "F4", "S2", "KernelTransform", "Line", "Transform", "direct_form"]
+__all__ = [
+    "F23",
+    "F25",
+    "F27",
+    "F43",
+    "F45",
+    "S2",
+    "KernelTransform",
+    "Line",
+    "Transform",
+    "direct_form",
+    "of_points",
+]

@@ -22,7 +22,9 @@ Left alone are
 * calls that are not proved to fit their kernel (`relax.transform.fusion.kernel_calls`), calls in place, and calls of
   anything but PrimFuncs;
 * kernels on two sides of a call that may write to a tensor, and on different virtual devices;
-* results that the block gives away, but as the last of a group.
+* results that the block gives away, but as the last of a group;
+* reshapes behind all others of a group: RewriteDataflowReshape makes views of them, and loops over the shape before are
+  faster than such as divide indices.
 
 `fuse_opt_level`: 0 fuses nothing; -1 takes the level of the PassContext. The context's config entry
 `relax.FuseOps.max_depth` bounds the number of kernels in a group.
@@ -51,6 +53,7 @@ from ...ir.transform import PassContext
 from ...tir.nests import same_size
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
+from ..rewrite_dataflow_reshape import is_flat_copy, private_in_block
 from .annotate_tir_op_pattern import OP_PATTERN
 from .groups import FusionNode, fusion_groups
 from .kernel_calls import KernelCall, KernelCalls, dims_of
@@ -96,9 +99,21 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
         for var in _used(binding):
             if var in numbers and numbers[var] < number:
                 nodes[numbers[var]].consumers.append((number, _edge(var, kernel, kind)))
-    groups = fusion_groups(nodes, max_depth)
+    private = private_in_block(block)
+    viewed = [
+        kernel is not None and binding.var in private and is_flat_copy(kernel.func)
+        for binding, kernel in zip(bindings, kernels, strict=True)
+    ]
+    groups = [_without_views(group, viewed) for group in fusion_groups(nodes, max_depth)]
     chosen = [group for group in groups if sum(kernels[i] is not None for i in group) > 1]
     return [_with_sources([bindings[i] for i in group]) for group in chosen]
+
+
+def _without_views(group: list[int], viewed: Sequence[bool]) -> list[int]:
+    """A group without the reshapes at its end, which cost nothing by themselves."""
+    while group and viewed[group[-1]]:
+        group = group[:-1]
+    return group
 
 
 def _with_sources(group: Sequence[Binding]) -> list[VarBinding]:

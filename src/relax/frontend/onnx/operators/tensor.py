@@ -9,8 +9,8 @@ from .... import op, te
 from ....expr import PrimValue, ShapeExpr
 from ....ir import DataType, structural_equal
 from ....prim import IntImm, PrimExpr, Select, const
-from ....struct_info import TensorStructInfo
-from ..emitter import Emitter, identifier
+from ....struct_info import ShapeStructInfo
+from ..emitter import Emitter
 from ..model import dtype_name
 from ..objects import run
 from ..registry import converter
@@ -77,7 +77,10 @@ def slice_(
         return _slice_at_run_time(g, data, starts, ends, axes, steps)
     places = g.axes(places, ndim)
     sliced = op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
-    return _to_the_end(g, sliced, op.strided_slice(data, places, starts, list(map(_opened, ends)), strides))
+    whole = op.strided_slice(data, places, starts, list(map(_opened, ends)), strides)
+    _require_dims(g, g.dims(sliced), g.dims(whole))
+    is_all = all(isinstance(start, IntImm) and start.value == 0 for start in starts) and set(strides) <= {1}
+    return data if is_all and structural_equal(g.dims(whole), g.dims(data)) else whole
 
 
 def _opened(end: PrimExpr) -> PrimExpr:
@@ -85,16 +88,13 @@ def _opened(end: PrimExpr) -> PrimExpr:
     return const(FAR_END, "int64") if isinstance(end, IntImm) and end.value >= OPEN_END else end
 
 
-def _to_the_end(g: Emitter, sliced: Tensor, whole: Tensor) -> Tensor:
-    """A slice with the dimensions of the one that goes to the end, which is checked when it runs.
+def _require_dims(g: Emitter, dims: Dims, expected: Dims) -> None:
+    """A check that a slice has as many elements as the one that goes to the end, when it runs.
 
     So a dimension of `n` elements stays `n`, and does not become ``min(1000000000, n)``.
     """
-    dims = g.dims(whole)
-    if structural_equal(g.dims(sliced), dims):
-        return sliced
-    info = TensorStructInfo(ShapeExpr(dims), g.dtype(sliced))
-    return g.builder.match_cast(g.emit(sliced), info, identifier(g.outputs[0]))
+    if not structural_equal(dims, expected):
+        g.builder.match_cast(g.emit(ShapeExpr(dims)), ShapeStructInfo(ShapeExpr(expected).values))
 
 
 def _integers(values: Sequence[int] | Signed) -> Ints | None:
