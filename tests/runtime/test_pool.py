@@ -280,6 +280,24 @@ def test_libraries_share_one_pool_which_sleeps_and_lets_the_process_end():
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be chosen there")
+def test_a_worker_on_the_processor_of_the_caller_sleeps():
+    """When it is woken, the system may find a free processor for it; awake, it would only be in the way."""
+    done = run("""
+        os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))
+        before = set(os.listdir("/proc/self/task"))
+        for _ in range(100):
+            first["rows"](a, b)
+            time.sleep(0.01)
+        (worker,) = set(os.listdir("/proc/self/task")) - before
+        taken = int(open(f"/proc/self/task/{worker}/schedstat").read().split()[0])
+        assert taken < 10e6, taken
+        assert np.allclose(b, np.exp(a) + 1)
+        print("done")
+        """, RELAX_NUM_THREADS="2")  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_a_process_ends_while_other_threads_run_kernels():
     """Python 3.11 may abort when it ends daemon threads that are in C++, also without a pool; but nothing hangs."""
     done = run("""

@@ -11,7 +11,8 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
 * `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
   only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
 * Idle workers spin for a moment, then offer their processor to others while they look, then sleep in a futex. As many
-  are woken as seats would stay free. A worker on the processor of the thread that entered the region leaves it to that.
+  are woken as seats would stay free. A worker on the processor of the thread that entered the region leaves it to that,
+  and sleeps: one that stays awake is moved to a free processor after many regions, one that is woken at once.
 * The thread that entered a region keeps account of what the workers save and what waiting for them costs, in ticks of
   the processor's clock, older regions counting less. Where others use the processors too, a worker may be stopped
   within a chunk, and waiting for it may cost more than was saved. After a loss, regions are serial for some time.
@@ -217,7 +218,7 @@ place:
   %here = call i32 @sched_getcpu()
   %there = load atomic i32, ptr <PROCESSOR> monotonic, align 4
   %apart = icmp ne i32 %here, %there
-  br i1 %apart, label %enter, label %offer
+  br i1 %apart, label %enter, label %sleep
 next:
   <PAUSE>
   %more = add i32 %spins, 1
@@ -227,9 +228,8 @@ next:
   %keep = or i1 %early, %rest
   br i1 %keep, label %look, label %offer
 offer:
-  %passed = phi i32 [ %more, %next ], [ %spins, %place ]
   %y = call i64 (i64, ...) @syscall(i64 <YIELD>)
-  %more1 = add i32 %passed, 1
+  %more1 = add i32 %more, 1
   %awake = icmp ult i32 %more1, <LOOKS>
   br i1 %awake, label %look, label %sleep
 sleep:
