@@ -39,7 +39,7 @@ from .channel_blocks import part_of
 from .pixels import Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
 from .squares import transposed_square
-from .tiling import even_pieces
+from .tiling import Segment, even_pieces
 
 LONG: Final = 14
 """The lines of a chunk beside which the lines at a seam, which are expanded twice, cost less than cores that wait for
@@ -283,15 +283,17 @@ class RowLoops:
                 self._depthwise(band, r, (first, size), slots, depthwise, (ring, middle))]))  # fmt: skip
 
         return self._of_group(
-            group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
+            self.groups, group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
         )
 
-    def _of_group(self, group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    def _of_group(
+        self, groups: Sequence[Segment], group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]
+    ) -> Stmt:
         """`body` of the first vector of a group, and of its number of vectors."""
-        if len(self.groups) == 1:
-            size = self.groups[0].size
+        if len(groups) == 1:
+            size = groups[0].size
             return body(simplify(group * size), int64(size))
-        large, small = self.groups
+        large, small = groups
         is_large = group < large.count
         size = Select(is_large, int64(large.size), int64(small.size))
         first = group * small.size + minimum(group, large.count)
@@ -420,22 +422,20 @@ class RowLoops:
         """The results of some lines of a band, of a group of channels."""
         first = simplify(part * self.together)
         count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
-        large, size = self.project_groups[0], simplify(self.together * self.staged * self.lanes)
+        groups = self.project_groups
+        size = simplify(self.together * self.staged * (self.lanes * groups[0].size))
 
-        def of(vector: PrimExpr, vectors: int, count: PrimExpr) -> Stmt:
-            pieces = self._pieces(vectors, self.outputs)
-            return scratch("sums", (size * vectors,), DTYPE, lambda sums: block([
-                self._products(first, count, vector, pieces, (weights, middle, sums)),
-                self._results(band, first, count, (vector, vectors), sums)]))  # fmt: skip
+        def products(vector: PrimExpr, segment: Segment, count: PrimExpr, sums: Buffer) -> Stmt:
+            pieces = self._pieces(segment.size, self.outputs)
+            return self._products(first, count, vector, pieces, (weights, middle, sums))
 
-        def chosen(count: PrimExpr) -> Stmt:
-            bodies = [of(simplify(group * large.size), large.size, count)]
-            if len(self.project_groups) > 1:
-                small = self.project_groups[1]
-                bodies.append(of(simplify(group * small.size + large.count), small.size, count))
-            return bodies[0] if len(bodies) == 1 else IfThenElse(group < large.count, *bodies)
+        def chosen(vector: PrimExpr, number: PrimExpr, count: PrimExpr, sums: Buffer) -> Stmt:
+            bodies = [products(vector, segment, count, sums) for segment in groups]
+            sum_up = bodies[0] if len(bodies) == 1 else IfThenElse(group < groups[0].count, *bodies)
+            return block([sum_up, self._results(band, first, count, (vector, number), sums)])
 
-        return named("count", count, chosen)
+        return named("count", count, lambda count: scratch("sums", (size,), DTYPE, lambda sums: self._of_group(
+            groups, group, lambda vector, number: chosen(vector, number, count, sums))))  # fmt: skip
 
     def _products(
         self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[_Piece],
@@ -443,7 +443,7 @@ class RowLoops:
     ) -> Stmt:  # fmt: skip
         """The sums of so many lines, of a group of channels that begins with a vector."""
         lanes, channels, (weights, middle, sums) = self.lanes, self.pixels * self.pitch, buffers
-        width = len(pieces)
+        width, pitch = len(pieces), self.project_groups[0].size * self.staged
 
         def stored(acc: Buffer, out: Buffer) -> Stmt:
             return loop("p", self.pixels, lambda p: block(
@@ -456,7 +456,7 @@ class RowLoops:
                 lambda acc: stored(acc, out))  # fmt: skip
 
         def tile(i: Var, t: Var) -> Stmt:
-            at, strides = (i * width * self.staged + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
+            at, strides = (i * pitch + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
             return part_of(
                 middle, ((first + i) * self.tiles + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
                 lambda data: part_of(sums, at, (width, self.pixels, lanes), strides, lambda out: (
@@ -465,14 +465,14 @@ class RowLoops:
         return loop("i", count, lambda i: loop("t", self.tiles, lambda t: tile(i, t)))
 
     def _results(
-        self, band: _Band, first: PrimExpr, count: PrimExpr, vectors: tuple[PrimExpr, int], sums: Buffer
+        self, band: _Band, first: PrimExpr, count: PrimExpr, vectors: tuple[PrimExpr, PrimExpr], sums: Buffer
     ) -> Stmt:
         """Store what is made of the sums of so many lines, of some vectors of channels."""
-        start, number = vectors
+        (start, number), most = vectors, self.project_groups[0].size
 
         def line(i: Var, y: Var) -> Stmt:
             return IfThenElse(y < self.chain.project.windows.axes[0].size, loop("v", number, lambda v: (
-                self._stored(band.image, i * number + v, y, simplify(start + v), sums))))  # fmt: skip
+                self._stored(band.image, i * most + v, y, simplify(start + v), sums))))  # fmt: skip
 
         return loop("i", count, lambda i: let(
             "y", simplify(band.first + first + i), lambda y: line(i, y)))  # fmt: skip
