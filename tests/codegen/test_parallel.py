@@ -228,6 +228,26 @@ def test_a_branch_counts_if_it_is_taken(regions):
         assert regions.pop() == (64, grain)
 
 
+@pytest.mark.parametrize("m, entered", [(4, [(2, 2), (8, 8), (8, 8)]), (4096, [(2, 1), (8, 2), (8, 2)])])
+def test_a_loop_that_stays_parallel_counts_with_its_iterations(regions, m, entered):
+    """The loop around it is split if the work of both is enough."""
+
+    @T.prim_func
+    def f(a: T.handle):
+        m = T.int64()
+        A = T.match_buffer(a, (2, 8, m), "float32")
+        for i in T.parallel(2):
+            width: T.int64 = m
+            for j in T.parallel(8, annotations={"tir.stays_parallel": True}):
+                for k in range(width):
+                    A[i, j, k] = A[i, j, k] + T.float32(1)
+
+    a = np.zeros((2, 8, m), "float32")
+    codegen.build_module(f, MANY)["f"](a)
+    assert (a == 1).all()
+    assert regions == entered
+
+
 def test_sizes_known_when_compiling_are_no_code():
     """Bound sizes of a static loop make its work a number: whether it is split is known."""
 

@@ -280,6 +280,28 @@ def test_libraries_share_one_pool_which_sleeps_and_lets_the_process_end():
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be chosen there")
+def test_a_worker_on_the_processor_of_the_caller_sleeps():
+    """When it is woken, the system may find a free processor for it."""
+    done = run("""
+        import ctypes
+        from relax.runtime import native
+        from relax.runtime.threads import LAUNCH
+        os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))
+        before = os.listdir("/proc/self/task")
+        entry = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        launch = ctypes.CFUNCTYPE(ctypes.c_int, *entry)(native._symbols[LAUNCH])
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        body = kind(lambda *_: time.sleep(0.02) or 0)
+        count = lambda task: int(open(f"/proc/self/task/{task}/schedstat").read().split()[0])
+        assert launch(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
+        started = [task for task in os.listdir("/proc/self/task") if task not in before]
+        assert len(started) == 1 and count(started[0]) < 3e6, (started, [*map(count, started)])
+        print("done")
+        """, RELAX_NUM_THREADS="2")  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_a_process_ends_while_other_threads_run_kernels():
     """Python 3.11 may abort when it ends daemon threads that are in C++, also without a pool; but nothing hangs."""
     done = run("""

@@ -10,8 +10,7 @@ from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import ByRows
 from relax.schedules.cpu.chains import chain_of
-from relax.schedules.cpu.pixels import WeightBlocks
-from relax.schedules.cpu.row_loops import TapVectors
+from relax.schedules.cpu.pixels import TapVectors, WeightBlocks
 
 CASES = {
     "a residual": {"ci": 5, "middle": 20, "co": 5, "residual": True},
@@ -143,7 +142,7 @@ def test_narrow_vectors_and_few_registers():
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_several_chunks_and_bands(stride):
-    """A group of channels for two cores: images are cut into chunks, of which each has several bands."""
+    """For two cores: a high image, or one of three, is cut into chunks, of which each has several bands."""
     chain = Chain(ci=3, middle=40, co=7, stride=stride)
     func = chain.func()
     target = resolve("llvm -mcpu=skylake-avx512 -num-cores=2")
@@ -151,7 +150,16 @@ def test_several_chunks_and_bands(stride):
     assert "chunks" in text
     here, packings = packed(func, resolve("llvm"))
     plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    for size in ((1, 121, 130), (2, 57, 300), (1, 2, 1500), (1, 300, 1)):
+    for size in (
+        (1, 121, 130),
+        (2, 57, 300),
+        (3, 57, 300),
+        (1, 27, 9),
+        (1, 55, 9),
+        (9, 60, 2),
+        (1, 2, 1500),
+        (1, 300, 1),
+    ):
         expected, native = chain.arrays(*size), chain.arrays(*size)
         plain(*expected)
         compiled(*arranged(packings, native))

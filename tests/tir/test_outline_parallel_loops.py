@@ -346,3 +346,47 @@ class Module:
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert messages[0].startswith("main: ")
+
+
+NESTED = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(a: T.handle, b: T.handle):
+        T.func_attr({"tir.noalias": True})
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m))
+        B = T.match_buffer(b, (n, m))
+        for i in T.parallel(n):
+            t = T.allocate((m,))
+            scale: T.float32 = T.Cast("float32", i) + T.float32(1)
+            for j in T.parallel(m, annotations={"tir.stays_parallel": True}):
+                t[j] = A[i, j] * scale
+            for j in T.parallel(m, annotations={"tir.stays_parallel": True}):
+                B[i, j] = t[j] + t[m - 1 - j]
+"""
+
+
+@pytest.mark.parametrize("n, m", [(0, 3), (1, 1), (1, 40), (5, 7), (3, 0)])
+def test_a_loop_inside_that_stays_parallel_is_a_function_of_its_own(n, m):
+    a = np.random.rand(n, m).astype("float32")
+    after = check(NESTED, a, np.zeros((n, m), "float32"))
+    assert names(after) == ["main", "main_parallel", "main_parallel_1", "main_parallel_2"]
+    assert after["main"].script().count("parallel_for") == 1
+    assert after["main_parallel"].script().count("parallel_for") == 2
+    assert "stays_parallel" not in after.script()
+    assert {after[name].attrs["tir.parallel_body"] for name in names(after)[1:]} == {"main"}
+
+
+def test_no_loop_stays_parallel_on_one_core():
+    after = outlined(NESTED, target=Target("llvm -num-cores=1"))
+    assert names(after) == ["main"]
+    assert "stays_parallel" not in after.script()
+
+
+def test_a_loop_stays_parallel_inside_of_one_that_cannot_be():
+    text = NESTED.replace(
+        "for i in T.parallel(n)", "for i in T.parallel(0, n, annotations={'tir.not_parallel': 'no'})"
+    )
+    after = check(text, np.ones((3, 5), "float32"), np.zeros((3, 5), "float32"))
+    assert names(after) == ["main", "main_parallel", "main_parallel_1"]

@@ -12,6 +12,7 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
   only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
 * Idle workers spin for a moment, then offer their processor to others while they look, then sleep in a futex. As many
   are woken as seats would stay free. A worker on the processor of the thread that entered the region leaves it to that.
+  It sleeps once: the system moves a thread to a free processor when it is woken, and otherwise only after many regions.
 * The thread that entered a region keeps account of what the workers save and what waiting for them costs, in ticks of
   the processor's clock, older regions counting less. Where others use the processors too, a worker may be stopped
   within a chunk, and waiting for it may cost more than was saved. After a loss, regions are serial for some time.
@@ -199,6 +200,7 @@ entry:
 idle:
   %seen = phi i32 [ 0, %entry ], [ %seen, %slept ], [ %region, %left ]
   %mode = phi i64 [ %mode0, %entry ], [ %mode, %slept ], [ %wanted, %left ]
+  %woken = phi i1 [ false, %entry ], [ true, %slept ], [ false, %left ]
   %wake = load atomic i32, ptr <WAKE> seq_cst, align 4
   br label %look
 look:
@@ -217,7 +219,12 @@ place:
   %here = call i32 @sched_getcpu()
   %there = load atomic i32, ptr <PROCESSOR> monotonic, align 4
   %apart = icmp ne i32 %here, %there
-  br i1 %apart, label %enter, label %offer
+  br i1 %apart, label %enter, label %beside
+beside:
+  br i1 %woken, label %offer, label %leave
+leave:
+  %later = load atomic i32, ptr <WAKE> seq_cst, align 4
+  br label %sleep
 next:
   <PAUSE>
   %more = add i32 %spins, 1
@@ -227,14 +234,15 @@ next:
   %keep = or i1 %early, %rest
   br i1 %keep, label %look, label %offer
 offer:
-  %passed = phi i32 [ %more, %next ], [ %spins, %place ]
+  %passed = phi i32 [ %more, %next ], [ %spins, %beside ]
   %y = call i64 (i64, ...) @syscall(i64 <YIELD>)
   %more1 = add i32 %passed, 1
   %awake = icmp ult i32 %more1, <LOOKS>
   br i1 %awake, label %look, label %sleep
 sleep:
+  %heard = phi i32 [ %wake, %offer ], [ %later, %leave ]
   %s0 = atomicrmw add ptr <SLEEPERS>, i32 1 seq_cst
-  %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <WAKE>, i64 128, i32 %wake, ptr null)
+  %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <WAKE>, i64 128, i32 %heard, ptr null)
   %s1 = atomicrmw sub ptr <SLEEPERS>, i32 1 seq_cst
   br label %slept
 slept:

@@ -58,16 +58,33 @@ def work_of_iteration(cx: Context, func: PrimFunc) -> Work | None:
 
     The function's parameters and sizes must be bound in the context.
     """
+    found = _loop_of(cx, func, {})
+    return None if found is None else _total([1.0, _of(cx, found[0].body, found[1])])
+
+
+def _loop_of(cx: Context, func: PrimFunc, values: Values) -> tuple[For, Values] | None:
+    """The loop that an outlined function runs a part of, and the values of its variables and of those around it."""
     body: Stmt = func.body
-    values: dict[Var, Val] = {}
     while isinstance(body, (DeclBuffer, AllocBuffer, LetStmt, AssertStmt)):
         if isinstance(body, LetStmt):
             values = _with(values, body.var, typical(cx, body.value, values))
         body = body.body
     if not isinstance(body, For) or PARALLEL_RANGE not in body.annotations:
         return None
-    values = _with(values, body.loop_var, middle(cx, body, values))
-    return _total([1.0, _of(cx, body.body, values)])
+    return body, _with(values, body.loop_var, middle(cx, body, values))
+
+
+def _of_shared(cx: Context, call: Call, values: Values) -> Work:
+    """The work of a parallel loop inside of another one: the call of the function that has its iterations."""
+    func = cx.unit.functions.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
+    passed: Values = {}
+    for param, arg in zip(() if func is None else func.params, call.args, strict=False):
+        passed = _with(passed, param, typical(cx, arg, values))
+    found = None if func is None else _loop_of(cx, func, passed)
+    if found is None:
+        return _UNKNOWN_CALL
+    loop, inside = found
+    return _times(_extent(cx, loop.extent, inside), _of(cx, loop.body, inside))
 
 
 def _of(cx: Context, stmt: Stmt, values: Values) -> Work:
@@ -87,6 +104,8 @@ def _of(cx: Context, stmt: Stmt, values: Values) -> Work:
             return _total([_operations(cx, value), inside])
         case BufferStore(buffer, value):
             return _operations(cx, value) + _access(cx, buffer, value.dtype)
+        case Evaluate(Call(_, _, (Call() as called, *_)) as value) if value.intrinsic == "parallel_for":
+            return _of_shared(cx, called, values)
         case Evaluate(value):
             return _operations(cx, value)
         case AllocBuffer() | DeclBuffer() | AssertStmt():

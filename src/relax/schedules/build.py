@@ -21,7 +21,7 @@ from ..tir import (
 )
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
-from ..tir.stmt import OWN_FUNCTION
+from ..tir.stmt import OWN_FUNCTION, STAYS_PARALLEL
 
 Body = Callable[[Var], Stmt]
 
@@ -42,6 +42,13 @@ def apart(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
     var = Var(name, "int64")
     zero, annotations = const(0, "int64"), {OWN_FUNCTION: True}
     return For(var, zero, int64(extent), ForKind.SERIAL, body(var), annotations)
+
+
+def shared(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
+    """A parallel loop inside of another one, which threads share if they do not share the one around it."""
+    var = Var(name, "int64")
+    zero, annotations = const(0, "int64"), {STAYS_PARALLEL: True}
+    return For(var, zero, int64(extent), ForKind.PARALLEL, body(var), annotations)
 
 
 def let(name: str, value: PrimExpr, body: Body) -> Stmt:
@@ -137,6 +144,6 @@ def digits(
 
 
 __all__ = [
-    "alloc", "block", "digits", "int64", "let", "loop", "named", "ramp", "scratch", "spread", "vector_load",
+    "alloc", "block", "digits", "int64", "let", "loop", "named", "ramp", "scratch", "shared", "spread", "vector_load",
     "vector_store",
 ]  # fmt: skip

@@ -104,6 +104,12 @@ OWN_FUNCTION: Final = "tir.own_function"
 Registers that the loop needs, of constants for example, are then not taken from the loops around it.
 """
 
+STAYS_PARALLEL: Final = "tir.stays_parallel"
+"""Annotation of a parallel loop inside of another one: it is parallel there too, and not made serial.
+
+Its iterations run on several threads while the loop around it does not, which may have one iteration.
+"""
+
 
 @final
 @node

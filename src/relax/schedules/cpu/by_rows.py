@@ -1,23 +1,26 @@
 """The rule for chains of three convolutions (`chains`), such as inverted residuals: what is in between stays in cache.
 
-    for n, band in T.grid(N, bands):                        some lines of the result
-        panel[:, :, :] = X[n, :, new lines of the data, :]
-        for g in T.parallel(groups):                            groups of 48 channels
-            for r in lines of the band:
-                for q in new lines of the data, t in tiles of 7 pixels:
-                    ring[g, q % 3, t * 7 + …, :] = f(We[g, ci, :] * panel[q, ci, t * 7 + …])    summed in registers
-                for c in vectors of the group, t in tiles of 7 pixels:
-                    D[r, t * 7 + …, g * 48 + c * 16 + …] = g(Wd[i, j, c] * ring[g, (r * 2 + i) % 3, …, c * 16 + …])
-        for part in T.parallel(parts):                          some lines of the band
-            for jo in groups of 48 channels, r in lines of the part, t in tiles of 7 pixels:
-                sums[r, jo, t * 7 + …, :] = Wp[jo, c, :] * D[r, t * 7 + …, c]
-            C[n, :, lines of the part, :] = k(sums transposed)
+    for n, chunk in T.parallel(N * chunks):                 some lines of the result
+        for band in bands:                                      so many of them that caches hold the middle
+            panel[:, :, :] = X[n, :, new lines of the data, :]
+            for g in T.parallel(groups):                            groups of 48 channels
+                for r in lines of the band:
+                    for q in new lines of the data, t in tiles of 7 pixels:
+                        ring[g, q % 3, t * 7 + …, :] = f(We[g, ci, :] * panel[q, ci, t * 7 + …])    summed in registers
+                    for c in vectors of the group, t in tiles of 7 pixels:
+                        D[r, t * 7 + …, g * 48 + c * 16 + …] = g(Wd[i, j, c] * ring[g, (r * 2 + i) % 3, …, c * 16 + …])
+            for part, jo in T.parallel(parts * groups):             some lines of the band, groups of 48 channels
+                for r in lines of the part, t in tiles of 7 pixels:
+                    sums[r, t * 7 + …, :] = Wp[jo, c, :] * D[r, t * 7 + …, c]
+                C[n, jo, lines of the part, :] = k(sums transposed)
 
 Between the convolutions, channels are next to each other, and vectors are channels: numbers of channels fill vectors,
 whatever the width of images is. The ring has as many lines of the expanded data as a window. Columns of zeros beside
 the lines, and lines of zeros above and below, stand for the padding. A quarter of the second-level cache holds the
-lines of `D` of a band. Where there are too few groups for all cores, images are cut into chunks of lines, each with
-bands and rings of its own; at the seams, lines are expanded twice.
+lines of `D` of a band.
+
+Each core has images, or chunks of lines of one, for itself, and what is in between stays in its own cache; at the seams
+of chunks, lines are expanded twice. An image of few lines is one chunk, whose groups and parts the cores share.
 
 All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the
 function is arranged by the rule for it.

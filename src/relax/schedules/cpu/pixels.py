@@ -116,4 +116,22 @@ class WeightBlocks:
         return np.transpose(np.reshape(rows, (blocks, width, inputs)), (0, 2, 1))
 
 
-__all__ = ["Pixels", "Table", "WeightBlocks"]
+@dataclass(frozen=True)
+class TapVectors:
+    """Depthwise weights as tiles read them: P[tap, c] = W[c, 0, i, j], with zeros up to whole vectors."""
+
+    channels: int
+    taps: int
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.taps, self.width
+
+    def __call__(self, array: Array) -> Array:
+        result = np.zeros(self.shape, array.dtype)
+        result[:, : self.channels] = np.transpose(np.reshape(array, (self.channels, self.taps)))
+        return result
+
+
+__all__ = ["Pixels", "Table", "TapVectors", "WeightBlocks"]

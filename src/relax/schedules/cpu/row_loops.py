@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-import numpy as np
-
-from ...prim import LT, Add, And, IntImm, Mul, PrimExpr, Select, Var, const, simplify
+from ...prim import EQ, LT, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -21,19 +19,31 @@ from ...target import Target
 from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
-from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ..build import (
+    alloc,
+    block,
+    int64,
+    let,
+    loop,
+    named,
+    ramp,
+    scratch,
+    shared,
+    spread,
+    vector_load,
+    vector_store,
+)  # fmt: skip
 from ..contraction import size_of
 from .chains import DTYPE, Chain, Finish, Link
 from .channel_blocks import part_of
-from .pixels import Table, WeightBlocks
+from .pixels import Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
 from .squares import transposed_square
-from .tiling import even_pieces
+from .tiling import Segment, even_pieces
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
-
-LONG: Final = 28
-"""The lines of a chunk beside which the lines at a seam, which are expanded twice, are few."""
+LONG: Final = 14
+"""The lines of a chunk beside which the lines at a seam, which are expanded twice, cost less than cores that wait for
+each other and for what is in each other's caches."""
 SHARE: Final = 28
 """The least pixels of a task of the projection, so that weights are read for more than a few of them."""
 BYTES: Final = 4
@@ -42,24 +52,6 @@ PIXELS: Final = 7
 """The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
 LEAST: Final = 4
 """The least pixels of a tile."""
-
-
-@dataclass(frozen=True)
-class TapVectors:
-    """Depthwise weights as tiles read them: P[tap, c] = W[c, 0, i, j], with zeros up to whole vectors."""
-
-    channels: int
-    taps: int
-    width: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.taps, self.width
-
-    def __call__(self, array: Array) -> Array:
-        result = np.zeros(self.shape, array.dtype)
-        result[:, : self.channels] = np.transpose(np.reshape(array, (self.channels, self.taps)))
-        return result
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,6 @@ class _Band:
     """Lines of a chunk of the result that are computed together."""
 
     image: list[PrimExpr]
-    chunk: PrimExpr
     first: PrimExpr
     """The first line."""
     lines: PrimExpr
@@ -126,20 +117,23 @@ class RowLoops:
         self.groups = even_pieces(self.vectors, -(-self.vectors // self.wide))
         """The groups of vectors between the convolutions: what a task computes, from expansion to depthwise sums."""
         self.number = sum(_number(segment.count) for segment in self.groups)
+        self.project_groups = even_pieces(self.blocks, -(-self.blocks // self.wide))
+        """The groups of vectors of the result."""
+        self.finals = sum(_number(segment.count) for segment in self.project_groups)
         self.group_pitch = (max(segment.size for segment in self.groups) | 1) * lanes
         """The elements from one pixel of the ring to the next."""
-        is_even = self.number % self.cores == 0 or self.number >= 4 * self.cores
-        self.chunks: PrimExpr = int64(1)
-        if not is_even:
-            most = minimum(floordiv(self.height, LONG), int64(self.cores))
-            self.chunks = name("chunks", maximum(most, int64(1)))
-        """The chunks of an image: one, unless there are too few groups for all cores."""
-        self.share = name("share", ceildiv(self.height, self.chunks))
+        self.images = name("images", self._images())
+        """The number of images."""
+        self.chunks = name("chunks", self._chunks())
+        """The chunks of an image."""
+        self.share = name("share", ceildiv(self.height, maximum(self.chunks, int64(1))))
         """The lines of a chunk."""
-        line = self.tiles * (self.pixels * self.pitch * BYTES)
-        held = floordiv(int64(target.machine.caches.l2 // 4), maximum(line * self.chunks, int64(1)))
-        self.band = name("band", maximum(minimum(held, self.share), int64(1)))
-        """The lines of a band of a chunk: a quarter of the second-level cache holds their depthwise sums."""
+        line = maximum(self.tiles * (self.pixels * self.pitch * BYTES), int64(1))
+        quarter = int64(target.machine.caches.l2 // 4)
+        caches = Select(EQ(self.images * self.chunks, int64(1)), quarter * self.cores, quarter)
+        self.band = name("band", maximum(minimum(floordiv(caches, line), self.share), int64(1)))
+        """The lines of a band of a chunk: a quarter of the second-level cache holds their depthwise sums, or of all
+        these caches if the cores share the chunk."""
         self.met = name("met", (self.band - 1) * self.down.stride + self.down.taps)
         """The most lines of the data that are new in a band."""
         self.together = name("together", minimum(
@@ -170,60 +164,63 @@ class RowLoops:
             return min(PIXELS, most)
         return min(range(most, LEAST - 1, -1), key=lambda p: sum(-(-n // p) * (p + 1) for n in lengths))
 
+    def _images(self) -> PrimExpr:
+        number: PrimExpr = const(1, "int64")
+        for v in self.chain.expand.windows.batch:
+            number = number * size_of(v)
+        return simplify(number)
+
+    def _chunks(self) -> PrimExpr:
+        """One, if there are images for all cores, or too few lines: then cores share the groups of channels."""
+        if self.cores == 1:
+            return int64(1)
+        is_even = Or(EQ(floormod(self.images, self.cores), int64(0)), self.images >= 4 * self.cores)
+        is_cut = And(Not(is_even), self.height >= LONG * self.cores)
+        return Select(is_cut, int64(self.cores), int64(1))
+
     # ------------------------------------------------------------------ tasks
 
     def loops(self, expand: Buffer, depthwise: Buffer, project: Buffer) -> Stmt:
         """All images, with weights in the orders of `packings`."""
-        images = [(f"n{d}", size_of(v)) for d, v in enumerate(self.chain.expand.windows.batch)]
-        number: PrimExpr = const(1, "int64")
-        for _, size in images:
-            number = number * size
-        buffers = {
-            "panel": self.chunks * (self.met * (self.inputs * self.panel_width)),
-            "ring": self.chunks * (self.line * (self.number * self.down.taps * self.group_pitch)),
-            "middle": self.chunks * (self.band * (self.tiles * (self.pixels * self.pitch))),
-        }
-
-        def whole(panel: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
-            def band(image: list[PrimExpr], b: Var) -> Stmt:
-                return block([
-                    loop("chunk", self.chunks, lambda chunk: self._band(
-                        image, b, chunk, lambda band: self._copied(band, panel))),
-                    self._tasks(image, b, "group", int64(self.number), lambda band, group: self._lines(
-                        band, group, expand, depthwise, (panel, ring, middle))),
-                    self._tasks(image, b, "part", simplify(ceildiv(self.band, self.together)), lambda band, part: (
-                        self._projected(band, part, project, middle)))])  # fmt: skip
-
-            bands = simplify(ceildiv(self.share, self.band))
-            return loop("image", simplify(number), lambda flat: digits(
-                flat, images, lambda image: loop("b", bands, lambda b: band(image, b))))  # fmt: skip
-
-        def allocated(names: list[str], done: list[Buffer]) -> Stmt:
-            if not names:
-                return whole(*done)
-            return scratch(names[0], (simplify(buffers[names[0]]),), DTYPE, lambda buffer: allocated(
-                names[1:], [*done, buffer]))  # fmt: skip
-
-        result = allocated(list(buffers), [])
+        radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.chain.expand.windows.batch)]
+        radix.append(("chunk", self.chunks))
+        weights = (expand, depthwise, project)
+        result = loop("unit", simplify(self.images * self.chunks), lambda flat: digits(
+            flat, radix, lambda at: self._unit(at[:-1], at[-1], weights)), ForKind.PARALLEL)  # fmt: skip
         for link in self.links:
             for table in self.tables[link.finish].values():
                 result = AllocBuffer(table.buffer, block([table.filled(link.channels, self.lanes), result]))
         return self.sizes.around(result)
 
-    def _tasks(
-        self,
-        image: list[PrimExpr],
-        b: Var,
-        name: str,
-        count: PrimExpr,
-        body: Callable[[_Band, PrimExpr], Stmt],
-    ) -> Stmt:
-        """The parallel loop over the parts of a band of each chunk."""
-        return loop("task", simplify(self.chunks * count), lambda flat: digits(
-            flat, [("chunk", self.chunks), (name, count)], lambda at: self._band(
-                image, b, at[0], lambda band: body(band, at[1]))), ForKind.PARALLEL)  # fmt: skip
+    def _unit(self, image: list[PrimExpr], chunk: PrimExpr, weights: tuple[Buffer, Buffer, Buffer]) -> Stmt:
+        """A chunk of an image. Its groups of channels are shared by the cores if it is all that there is."""
+        expand, depthwise, project = weights
+        sizes = {
+            "panel": self.met * (self.inputs * self.panel_width),
+            "ring": self.line * (self.number * self.down.taps * self.group_pitch),
+            "middle": self.band * (self.tiles * (self.pixels * self.pitch)),
+        }
 
-    def _band(self, image: list[PrimExpr], b: Var, chunk: PrimExpr, body: Callable[[_Band], Stmt]) -> Stmt:
+        def tasks(band: _Band, panel: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
+            parts = simplify(ceildiv(self.band, self.together))
+            radix = [("part", parts), ("group", int64(self.finals))]
+            return block([
+                self._copied(band, panel),
+                shared("group", self.number, lambda group: self._lines(
+                    band, group, expand, depthwise, (panel, ring, middle))),
+                shared("task", simplify(parts * self.finals), lambda flat: digits(
+                    flat, radix, lambda at: self._projected(band, at[0], at[1], project, middle)))])  # fmt: skip
+
+        def allocated(names: list[str], done: list[Buffer]) -> Stmt:
+            if not names:
+                return loop("b", simplify(ceildiv(self.share, self.band)), lambda b: self._band(
+                    image, chunk, b, lambda band: tasks(band, *done)))  # fmt: skip
+            return scratch(names[0], (simplify(sizes[names[0]]),), DTYPE, lambda buffer: allocated(
+                names[1:], [*done, buffer]))  # fmt: skip
+
+        return allocated(list(sizes), [])
+
+    def _band(self, image: list[PrimExpr], chunk: PrimExpr, b: Var, body: Callable[[_Band], Stmt]) -> Stmt:
         """`body` of a band of a chunk."""
         stride, taps = self.down.stride, self.down.taps
         begins = b < 1
@@ -233,7 +230,7 @@ class RowLoops:
             count = Select(begins, (lines - 1) * stride + taps, lines * stride)
             count = Select(lines > 0, count, int64(0))
             return named("fresh", fresh, lambda fresh: named("count", count, lambda count: body(
-                _Band(image, chunk, line, lines, fresh, count, begins))))  # fmt: skip
+                _Band(image, line, lines, fresh, count, begins))))  # fmt: skip
 
         end = minimum(chunk * self.share + self.share, self.height)
         return named("line", simplify(chunk * self.share + b * self.band), lambda line: named("lines", simplify(maximum(
@@ -243,7 +240,7 @@ class RowLoops:
         """Copy the new lines of the data, with zeros behind each."""
 
         def line(i: Var) -> Stmt:
-            place = (band.chunk * self.met + i) * (self.inputs * self.panel_width)
+            place = i * (self.inputs * self.panel_width)
             return let("y", simplify(band.fresh + i - self.down.before), lambda y: IfThenElse(
                 And(y >= 0, y < self.extents[0]), self._copied_line(band.image, y, place, panel)))  # fmt: skip
 
@@ -274,7 +271,7 @@ class RowLoops:
         """The lines of a band, of a group of channels: the new lines of the data for each, and its sums."""
         panel, ring, middle = buffers
         stride, taps = self.down.stride, self.down.taps
-        slots = simplify((band.chunk * self.number + group) * taps)
+        slots = simplify(group * taps)
 
         def line(r: Var, first: PrimExpr, size: PrimExpr) -> Stmt:
             start = simplify((band.first + r) * stride)
@@ -286,15 +283,17 @@ class RowLoops:
                 self._depthwise(band, r, (first, size), slots, depthwise, (ring, middle))]))  # fmt: skip
 
         return self._of_group(
-            group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
+            self.groups, group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
         )
 
-    def _of_group(self, group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    def _of_group(
+        self, groups: Sequence[Segment], group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]
+    ) -> Stmt:
         """`body` of the first vector of a group, and of its number of vectors."""
-        if len(self.groups) == 1:
-            size = self.groups[0].size
+        if len(groups) == 1:
+            size = groups[0].size
             return body(simplify(group * size), int64(size))
-        large, small = self.groups
+        large, small = groups
         is_large = group < large.count
         size = Select(is_large, int64(large.size), int64(small.size))
         first = group * small.size + minimum(group, large.count)
@@ -316,7 +315,7 @@ class RowLoops:
         finish, lanes = self.chain.expand.finish, self.lanes
 
         def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
-            source = (band.chunk * self.met + q - band.fresh) * (self.inputs * self.panel_width)
+            source = (q - band.fresh) * (self.inputs * self.panel_width)
 
             def sums(data: Buffer, out: Buffer) -> Stmt:
                 return self._product(
@@ -372,7 +371,7 @@ class RowLoops:
         taps, lanes, (ring, middle), (first, size) = self.down.taps, self.lanes, buffers, group
         reach = (self.pixels - 1) * self.along.stride + self.along.taps
         start = simplify((band.first + r) * self.down.stride)
-        line = simplify((band.chunk * self.band + r) * self.tiles)
+        line = simplify(r * self.tiles)
 
         def tile(places: Sequence[PrimExpr], v: Var, t: Var, parts: list[Buffer]) -> Stmt:
             if len(parts) < taps:
@@ -417,58 +416,69 @@ class RowLoops:
 
     # ------------------------------------------------------------------ projection
 
-    def _projected(self, band: _Band, part: PrimExpr, weights: Buffer, middle: Buffer) -> Stmt:
-        """The results of some lines of a band."""
-        lanes, first = self.lanes, simplify(part * self.together)
-        channels = self.pixels * self.pitch
+    def _projected(
+        self, band: _Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
+    ) -> Stmt:
+        """The results of some lines of a band, of a group of channels."""
+        first = simplify(part * self.together)
+        count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
+        groups = self.project_groups
+        size = simplify(self.together * self.staged * (self.lanes * groups[0].size))
 
-        def tiles(sums: Buffer, vector: PrimExpr, pieces: Sequence[_Piece], i: Var) -> Stmt:
-            source = (band.chunk * self.band + first + i) * self.tiles
-            place = (i * self.blocks + vector) * self.staged
-            shape = (len(pieces), self.pixels, lanes)
+        def products(vector: PrimExpr, segment: Segment, count: PrimExpr, sums: Buffer) -> Stmt:
+            pieces = self._pieces(segment.size, self.outputs)
+            return self._products(first, count, vector, pieces, (weights, middle, sums))
 
-            def products(data: Buffer, out: Buffer) -> Stmt:
-                return self._product(
-                    pieces, self.middle, lambda p, k: BufferLoad(data, (p, k)), (weights, vector),
-                    lambda acc: stored(acc, pieces, out))  # fmt: skip
+        def chosen(vector: PrimExpr, number: PrimExpr, count: PrimExpr, sums: Buffer) -> Stmt:
+            bodies = [products(vector, segment, count, sums) for segment in groups]
+            sum_up = bodies[0] if len(bodies) == 1 else IfThenElse(group < groups[0].count, *bodies)
+            return block([sum_up, self._results(band, first, count, (vector, number), sums)])
 
-            def tile(t: Var) -> Stmt:
-                at, strides = (place + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
-                return part_of(
-                    middle, (source + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
-                    lambda data: part_of(sums, at, shape, strides, lambda out: products(data, out)))  # fmt: skip
+        return named("count", count, lambda count: scratch("sums", (size,), DTYPE, lambda sums: self._of_group(
+            groups, group, lambda vector, number: chosen(vector, number, count, sums))))  # fmt: skip
 
-            return loop("t", self.tiles, tile)
+    def _products(
+        self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[_Piece],
+        buffers: tuple[Buffer, Buffer, Buffer],
+    ) -> Stmt:  # fmt: skip
+        """The sums of so many lines, of a group of channels that begins with a vector."""
+        lanes, channels, (weights, middle, sums) = self.lanes, self.pixels * self.pitch, buffers
+        width, pitch = len(pieces), self.project_groups[0].size * self.staged
 
-        def stored(acc: Buffer, pieces: Sequence[_Piece], out: Buffer) -> Stmt:
+        def stored(acc: Buffer, out: Buffer) -> Stmt:
             return loop("p", self.pixels, lambda p: block(
                 vector_store(out, (v, p, 0), vector_load(acc, (p, piece.start), piece.lanes))
                 for v, piece in enumerate(pieces)), ForKind.UNROLLED)  # fmt: skip
 
-        def products(sums: Buffer, count: PrimExpr) -> Stmt:
-            stmts: list[Stmt] = []
-            for segment in even_pieces(self.blocks, -(-self.blocks // self.wide)):
-                pieces, start = self._pieces(segment.size, self.outputs), _number(segment.start)
-                stmts.append(loop("group", segment.count, lambda g, pieces=pieces, start=start: loop(
-                    "i", count, lambda i: tiles(sums, simplify(g * len(pieces) + start), pieces, i))))  # fmt: skip
-            return block(stmts)
+        def products(data: Buffer, out: Buffer) -> Stmt:
+            return self._product(
+                pieces, self.middle, lambda p, k: BufferLoad(data, (p, k)), (weights, vector),
+                lambda acc: stored(acc, out))  # fmt: skip
 
-        def line(sums: Buffer, i: Var, y: Var) -> Stmt:
-            return IfThenElse(y < self.chain.project.windows.axes[0].size, loop(
-                "o", self.blocks, lambda o: self._stored(band.image, i, y, o, sums)))  # fmt: skip
+        def tile(i: Var, t: Var) -> Stmt:
+            at, strides = (i * pitch + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
+            return part_of(
+                middle, ((first + i) * self.tiles + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
+                lambda data: part_of(sums, at, (width, self.pixels, lanes), strides, lambda out: (
+                    products(data, out))))  # fmt: skip
 
-        def lines(sums: Buffer, count: PrimExpr) -> Stmt:
-            return loop(
-                "i", count, lambda i: let("y", simplify(band.first + first + i), lambda y: line(sums, i, y))
-            )
+        return loop("i", count, lambda i: loop("t", self.tiles, lambda t: tile(i, t)))
 
-        size = simplify(self.together * (self.staged * (self.blocks * lanes)))
-        count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
-        return named("count", count, lambda count: scratch("sums", (size,), DTYPE, lambda sums: block([
-            products(sums, count), lines(sums, count)])))  # fmt: skip
+    def _results(
+        self, band: _Band, first: PrimExpr, count: PrimExpr, vectors: tuple[PrimExpr, PrimExpr], sums: Buffer
+    ) -> Stmt:
+        """Store what is made of the sums of so many lines, of some vectors of channels."""
+        (start, number), most = vectors, self.project_groups[0].size
 
-    def _stored(self, image: list[PrimExpr], r: Var, y: Var, o: Var, sums: Buffer) -> Stmt:
-        """Store a line of a block of channels."""
+        def line(i: Var, y: Var) -> Stmt:
+            return IfThenElse(y < self.chain.project.windows.axes[0].size, loop("v", number, lambda v: (
+                self._stored(band.image, i * most + v, y, simplify(start + v), sums))))  # fmt: skip
+
+        return loop("i", count, lambda i: let(
+            "y", simplify(band.first + first + i), lambda y: line(i, y)))  # fmt: skip
+
+    def _stored(self, image: list[PrimExpr], row: PrimExpr, y: Var, o: PrimExpr, sums: Buffer) -> Stmt:
+        """Store a line of a vector of channels, whose sums are a row."""
         lanes, finish = self.lanes, self.chain.project.finish
         indices = self.chain.project.windows.out.indices
         width = simplify(self.chain.project.windows.axes[1].size)
@@ -501,7 +511,7 @@ class RowLoops:
                 channels_of(turned, v)])  # fmt: skip
 
         def at(turned: Buffer, v: Var) -> Stmt:
-            place = ((r * self.blocks + o) * self.staged + v * lanes) * lanes
+            place = (row * self.staged + v * lanes) * lanes
             return part_of(sums, place, (lanes, lanes), (lanes, 1), lambda part: square(turned, part, v))
 
         return scratch("turned", (lanes, lanes), DTYPE, lambda turned: loop(
@@ -581,4 +591,4 @@ def _number(size: PrimExpr) -> int:
     return size.value
 
 
-__all__ = ["RowLoops", "TapVectors"]
+__all__ = ["RowLoops"]

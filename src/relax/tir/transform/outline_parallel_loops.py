@@ -10,7 +10,9 @@
                 B[i] = A[i]
 
 Buffers are passed by pointer, those that are written first, whose number the call tells; scalars and sizes by value.
-Parallel loops inside of an outlined one become serial loops.
+Parallel loops inside of an outlined one become serial loops, except those with the annotation
+``tir.stays_parallel``: they are outlined from its function. The pool runs them on several threads if it runs the loop
+around them on one.
 
 Declines, and makes the loop serial: if the target has one core; if the loop does not start at 0; and if a value it
 uses cannot be passed on: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or one whose
@@ -30,7 +32,7 @@ from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator
 from ..renew import renew_bound_vars
 from ..sizes import buffer_limits
-from ..stmt import AllocBuffer, DeclBuffer, Evaluate, For, ForKind, PrimFunc, Stmt
+from ..stmt import STAYS_PARALLEL, AllocBuffer, DeclBuffer, Evaluate, For, ForKind, PrimFunc, Stmt
 from ..usage import buffer_expressions, undefined_buffers, undefined_vars
 from ..written import written_params
 
@@ -93,15 +95,16 @@ class _Outliner(StmtExprMutator):
     def visit_For(self, node: For) -> Stmt:
         if node.kind is not ForKind.PARALLEL:
             return self.visit_children(node)
-        serial = node.replace(kind=ForKind.SERIAL, body=_Serial().visit(node.body))
-        if not self.in_parallel or node.annotations:
-            return serial
+        inside = _Serial(self.in_parallel).visit(node.body)
+        serial = node.replace(kind=ForKind.SERIAL, body=inside, annotations=_without_wish(node))
+        if not self.in_parallel or serial.annotations:
+            return serial.replace(body=self.visit(inside))
         try:
             if not is_const(node.min, 0):
                 raise _CannotPassError("it does not start at 0")
             return self.outlined(serial)
         except _CannotPassError as reason:
-            return serial.replace(annotations={NOT_PARALLEL: str(reason)})
+            return serial.replace(body=self.visit(inside), annotations={NOT_PARALLEL: str(reason)})
 
     def outlined(self, loop: For) -> Stmt:
         """The call that runs the loop; its function is added to the module."""
@@ -129,6 +132,7 @@ class _Outliner(StmtExprMutator):
         func = renew_bound_vars(func.replace(params=(*func.params, *scalars)))
         callee = GlobalVar(self.unused_name())
         self.mod = self.mod.with_function(callee, func)
+        self.mod = _Outliner(self.mod, self.name, func, self.in_parallel).mod_with(callee)
         arguments = (
             const(0, dtype),
             self.at_least_0(loop.extent),
@@ -174,14 +178,25 @@ class _Outliner(StmtExprMutator):
 
 
 class _Serial(StmtExprMutator):
-    """Makes parallel loops serial."""
+    """Makes parallel loops serial, unless they are to stay parallel."""
+
+    def __init__(self, some_stay: bool) -> None:
+        super().__init__()
+        self.some_stay = some_stay
 
     def visit_default(self, node: Node) -> Node:
         return node if isinstance(node, PrimExpr) else self.visit_children(node)
 
     def visit_For(self, node: For) -> For:
         made = self.visit_children(node)
-        return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made
+        if made.kind is not ForKind.PARALLEL or (self.some_stay and STAYS_PARALLEL in made.annotations):
+            return made
+        return made.replace(kind=ForKind.SERIAL, annotations=_without_wish(made))
+
+
+def _without_wish(loop: For) -> dict[str, Any]:
+    """The annotations of a loop beside the one that this pass reads."""
+    return {key: value for key, value in loop.annotations.items() if key != STAYS_PARALLEL}
 
 
 def _reads_memory(expr: PrimExpr) -> bool:
