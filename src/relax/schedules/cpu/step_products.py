@@ -158,7 +158,7 @@ class _Product:
         row, column, depth = self.row.loop_var, self.column.loop_var, self.k.loop_var
 
         def at(indices: tuple[PrimExpr, ...], p: PrimExpr, v: PrimExpr) -> list[PrimExpr]:
-            places = {row: p, column: (start + v * lanes).astype(str(column.dtype))}
+            places = {row: _like(row, p), column: _like(column, start + v * lanes)}
             return [substitute(index, places) for index in indices]
 
         def sums(tile: RegisterTile) -> Stmt:
@@ -170,18 +170,24 @@ class _Product:
 
             def add(k: Var) -> Stmt:
                 zero = const(0, "int64")
-                line = [substitute(index, {depth: k}) for index in at(self.right.indices, zero, zero)]
-                return tile.add(lambda p: substitute(self.left, {row: p, depth: k}), self.right.buffer, line)
+                there = {depth: _like(depth, k)}
+                line = [substitute(index, there) for index in at(self.right.indices, zero, zero)]
+                return tile.add(
+                    lambda p: substitute(self.left, {row: _like(row, p), **there}), self.right.buffer, line
+                )
 
             return block([tile.each(first), loop("k", self.k.extent, add), tile.each(last)])
 
         return register_tile(self.height, vectors, lanes, str(self.store.buffer.dtype), sums)
 
 
+def _like(var: Var, index: PrimExpr) -> PrimExpr:
+    """An index in the dtype of a variable."""
+    return index.astype(str(var.dtype))
+
+
 def _same_place(load: BufferLoad, store: BufferStore) -> bool:
-    return all(
-        is_const(simplify(a - b), 0) for a, b in zip(load.indices, store.indices, strict=True)
-    )  # fmt: skip
+    return all(is_const(simplify(a - b), 0) for a, b in zip(load.indices, store.indices, strict=True))
 
 
 def _runs_along(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> bool:
