@@ -450,7 +450,7 @@ class _Task:
         return self._each(self.scan.hidden, start)
 
     def start_gates(self) -> Stmt:
-        """What comes of the inputs, and the biases."""
+        """Gates before the state is added: the products of the inputs, and the biases."""
         d, bias, rows, hidden = self.d, self.writer.bias, self.scan.rows, self.scan.hidden
 
         def start(s: PrimExpr, row: PrimExpr, to: PrimExpr) -> Stmt:
