@@ -13,6 +13,8 @@ from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.schedules import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
 from relax.schedules.cpu import RULES, Product
+from relax.schedules.permuted_constants import with_permuted_constants
+from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 
@@ -190,3 +192,48 @@ def test_a_function_that_is_scheduled_stays(target):
     mod = lowered(Module)
     mod["matmul"] = mod["matmul"].with_attr("tir.is_scheduled", True)
     assert PackConstants(*RULES, target=target)(mod) is mod
+
+
+def test_constants_that_are_only_transposed_are_transposed_when_a_program_is_built(target):
+    """A recurrent layer reads its weights transposed: (directions, hidden, gates · hidden)."""
+    weights, recurrence = integers(1, 4, 2), integers(1, 4, 4)
+
+    @R.function
+    def main(x: R.Tensor((3, "n", 2), "float32")):
+        return R.nn.rnn(x, R.const(weights), R.const(recurrence))[1]
+
+    before = lowered(main)
+    mod = PackConstants(*RULES, target=target)(before)
+    assert "rnn_recurrence" in before["rnn"].script()
+    assert "[v_d, v_row, v_j]" not in mod["rnn_packed"].script()
+    vm = relax.VirtualMachine(relax.build(main), relax.cpu())
+    for n in (0, 1, 6):
+        x = integers(3, n, 2)
+        h = np.zeros((1, n, 4))
+        for t in range(3):
+            h = np.tanh(x[t] @ weights[0].T + h @ recurrence[0].T)
+        np.testing.assert_allclose(vm["main"](x).numpy(), h, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "value", ["W[j, i] + T.float32(1)", "W[i, i]", "T.if_then_else(i < 3, W[j, i], T.float32(0))"]
+)
+def test_constants_of_which_more_is_done_stay(target, value):
+    func = from_source(f"""
+from relax.script import tir as T
+
+@T.prim_func
+def main(W: T.Buffer((8, 8), "float32"), Y: T.Buffer((8, 8), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    with T.block("root"):
+        V = T.alloc_buffer((8, 8))
+        for i, j in T.grid(8, 8):
+            with T.block("V"):
+                i, j = T.axis.remap("SS", [i, j])
+                V[i, j] = {value}
+        for i, j in T.grid(8, 8):
+            with T.block("Y"):
+                i, j = T.axis.remap("SS", [i, j])
+                Y[i, j] = V[i, j] * T.float32(2)
+""")
+    assert with_permuted_constants(func, (0,)) is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from relax import codegen, te
+from relax import codegen, te, tir
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Product, StreamedProduct
 
@@ -84,6 +85,43 @@ def test_rows_of_several_dimensions_are_one(same, target):
     )
     same(func, Product(), *([(b, m, 20), (20, 40), (b, m, 40)] for b, m in ((2, 3), (3, 7), (0, 2), (1, 0))))
     assert "T.decl_buffer((rows, 20), data=X.data)" in schedule(func, target, [Product()]).script()
+
+
+def spread(y, x, n=None):
+    """Pixels by a kernel's taps: ``C[n, y, x, o, p] = X[n, k, y, x] · W[k, o, p]``, the batch apart from the pixels."""
+    n = te.var("n", "int64") if n is None else n
+    image, w = te.placeholder((n, 12, y, x), "float32", "X"), te.placeholder((12, 9, 4), "float32", "W")
+    k = te.reduce_axis((0, 12), "k")
+    return te.create_prim_func([image, w, te.compute(
+        (n, y, x, 9, 4), lambda u, i, j, o, p: te.sum(image[u, k, i, j] * w[k, o, p], axis=k), "C")])  # fmt: skip
+
+
+def test_columns_of_several_dimensions_are_one(same, target):
+    """So are the last rows, where those before them are elsewhere in the operand."""
+    sizes = [(2, 3, 4), (1, 1, 1), (0, 2, 2), (3, 0, 2)]
+    cases = [[(n, 12, y, x), (12, 9, 4), (n, y, x, 9, 4)] for n, y, x in sizes]
+    func = spread(te.var("y", "int64"), te.var("x", "int64"))
+    same(func, Product(), *cases)
+    text = schedule(func, target, [Product()]).script()
+    assert "T.decl_buffer((12, 36), data=W.data)" in text
+    assert "T.decl_buffer((n, 12, rows), data=X.data)" in text
+
+
+def test_packed_columns_of_several_dimensions(target):
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (2, 12, 3, 5)).astype("float32")
+    w = generator.integers(-3, 4, (12, 9, 4)).astype("float32")
+    expected = np.einsum("nkyx,kop->nyxop", x, w)
+    for machine in (target, codegen.resolve("llvm")):
+        packed = Product().pack(spread(3, 5, 2), machine, (1,))
+        result = np.full(expected.shape, 77, "float32")
+        panels = packed.packings[1](w)
+        if machine is target:
+            tir.verify_well_formed(packed.func)
+            tir.interpret(packed.func, x, panels, result)
+        else:
+            codegen.build_module(packed.func)["main"](x, panels, result)
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_sums_of_an_unknown_number_of_rows_need_no_checks(target):

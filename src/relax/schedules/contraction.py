@@ -14,7 +14,7 @@ from ..prim import Add, Cast, IntImm, Mul, PrimExpr, Var, const, is_const, mark_
 from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, substitute
-from ..tir.nests import Nest, is_compact, nest_of, root_of, same_size
+from ..tir.nests import Nest, is_compact, loads_in, nest_of, root_of, same_size
 from ..tir.statements import seq_of
 from ..tir.usage import free_vars
 from .build import int64
@@ -211,36 +211,57 @@ Views = tuple[tuple[Buffer, ...], "tuple[tuple[Var, PrimExpr], ...]"]
 """Views of buffers that a body must declare, inside of lets of the sizes that have names."""
 
 
-def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
-    """The product with one variable for its rows, over views of its buffers.
+def with_merged_axes(product: Contraction) -> tuple[Contraction, Views]:
+    """The product with one variable for its last rows, and one for its last columns, over views of its buffers.
 
-    The number of rows gets a name if it is a product: proofs about rows need not look at its factors.
+    The number of each gets a name if it is a product: proofs about rows need not look at its factors.
 
-    Rows merge where their variables index neighbouring dimensions, in the same order, of the result, of the left
-    operand and of whatever else the result is made of, so that rows that follow each other in one do in all.
-    Otherwise the product comes back as it is.
+    Variables merge where they index neighbouring dimensions, in the same order, of the result, of their operand and of
+    whatever else the result is made of, so that what is next to each other in one is in all. Others stay.
     """
-    rows = product.rows
-    if len(rows) < 2:
-        return product, ((), ())
+    views: tuple[Buffer, ...] = ()
+    names: tuple[tuple[Var, PrimExpr], ...] = ()
+    for of_rows in (True, False):
+        variables = product.rows if of_rows else product.columns
+        for first in range(len(variables) - 1):
+            merged = _merged(product, variables[first:], of_rows)
+            if merged is not None:
+                product, (new_views, new_names) = merged
+                views, names = (*views, *new_views), (*names, *new_names)
+                break
+    used = {load.buffer for part in (product.lhs, product.rhs) for load in loads_in(part)}
+    used |= {product.out.buffer, *(load.buffer for load in loads_in(product.out.value))}
+    return product, (tuple(view for view in views if view in used), names)
+
+
+def _merged(
+    product: Contraction, variables: tuple[IterVar, ...], of_rows: bool
+) -> tuple[Contraction, Views] | None:
+    """The product with one variable for the last of its rows or columns; None if they cannot be one."""
     extent: PrimExpr = const(1, "int64")
-    for row in rows:
-        extent = extent * size_of(row)
+    for variable in variables:
+        extent = extent * size_of(variable)
     extent = simplify(extent)
     names: tuple[tuple[Var, PrimExpr], ...] = ()
     if not isinstance(extent, (IntImm, Var)):
-        count = Var("rows", "int64")
+        count = Var("rows" if of_rows else "columns", "int64")
         mark_nonnegative(count)
         names, extent = ((count, extent),), count
-    merged = IterVar(Range.from_min_extent(const(0, "int64"), extent), Var("row", "int64"))
-    merger = IndexMerger(rows, merged)
-    left, out = merger.visit(product.lhs), merger.visit(product.out)
-    rest = {id(var) for part in (left, out) for var in free_vars(part)}
-    if any(id(row.var) in rest for row in rows):
-        return product, ((), ())
-    assert isinstance(left, BufferLoad)
-    changed = replace(product, lhs=left, out=out, rows=(merged,))
-    return changed, (tuple(merger.views.values()), names)
+    merged = IterVar(
+        Range.from_min_extent(const(0, "int64"), extent), Var("row" if of_rows else "column", "int64")
+    )
+    merger = IndexMerger(variables, merged)
+    operand, out = merger.visit(product.lhs if of_rows else product.rhs), merger.visit(product.out)
+    rest = {id(var) for part in (operand, out) for var in free_vars(part)}
+    if any(id(variable.var) in rest for variable in variables):
+        return None
+    assert isinstance(operand, BufferLoad)
+    views = tuple(merger.views.values()), names
+    if of_rows:
+        rows = (*product.rows[: -len(variables)], merged)
+        return replace(product, lhs=operand, out=out, rows=rows), views
+    columns = (*product.columns[: -len(variables)], merged)
+    return replace(product, rhs=operand, out=out, columns=columns), views
 
 
 class IndexMerger(StmtExprMutator):
@@ -278,12 +299,13 @@ class IndexMerger(StmtExprMutator):
         view = self.views.get((buffer, first))
         if view is None:
             shape = (*buffer.shape[:first], size_of(self.merged), *buffer.shape[behind:])
-            view = decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_rows", data=buffer.data)
+            name = f"{buffer.name}_{'columns' if self.merged.var.name == 'column' else 'rows'}"
+            view = decl_buffer(shape, str(buffer.dtype), name, data=buffer.data)
             self.views[buffer, first] = view
         return view, (*indices[:first], self.merged.var, *indices[behind:])
 
 
 __all__ = [
     "Contraction", "IndexMerger", "Nest", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
-    "with_finish", "with_merged_rows", "with_root",
+    "with_finish", "with_merged_axes", "with_root",
 ]  # fmt: skip

@@ -4,9 +4,10 @@
     After    matmul_packed(x, R.const(p), out)      p has the panels of w one after the other
 
 The rule arranges the loops of the function that is called for that order (`ScheduleRule.pack`), and says how the
-constant is arranged. A function that is called with other operands too stays for those calls; a constant that is used
-elsewhere stays as well. The module's attribute ``relax.packed_constants`` counts what was done, and so does a message
-of the logger ``relax.schedules.packing``; ``relax.packed_kernels`` says which function each new one computes.
+constant is arranged. Where a kernel itself only transposes a constant, that is done here (`permuted_constants`). A
+function that is called with other operands too stays for those calls; a constant that is used elsewhere stays as well.
+The module's attribute ``relax.packed_constants`` counts what was done, and so does a message of the logger
+``relax.schedules.packing``; ``relax.packed_kernels`` says which function each new one computes.
 
 Declines: calls whose constant operands no rule has another order for.
 """
@@ -14,7 +15,7 @@ Declines: calls whose constant operands no rule has another order for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
@@ -26,6 +27,7 @@ from ..runtime.files import in_threads
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
+from .permuted_constants import with_permuted_constants
 from .rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule, schedule
 
 PACKED_CONSTANTS: Final = "relax.packed_constants"
@@ -112,14 +114,21 @@ class _Packer:
         self.variants[key] = (new, variant)
 
     def _variant(self, func: PrimFunc, positions: tuple[int, ...]) -> PackedFunction | None:
+        permuted = with_permuted_constants(func, positions)
+        packings: Mapping[int, Packing] = {} if permuted is None else permuted.packings
+        others = tuple(position for position in positions if position not in packings)
         for rule in self.rules:
             variant = rule.pack(func, self.target, positions)
-            if variant is not None:
-                complements = [other for other in self.rules if other.complements]
-                whole = schedule(variant.func, self.target, complements)
-                arranged = whole.without_attr("global_symbol").with_attr(IS_SCHEDULED, True)
-                return replace(variant, func=arranged)
-        return None
+            if variant is None:
+                continue
+            if permuted is not None:  # unless the rule knows the nest that transposes as a part of its own
+                both = rule.pack(permuted.func, self.target, others)
+                variant = variant if both is None else replace(both, packings={**packings, **both.packings})
+            complements = [other for other in self.rules if other.complements]
+            return _arranged(variant, schedule(variant.func, self.target, complements))
+        if permuted is None:
+            return None
+        return _arranged(permuted, schedule(permuted.func, self.target, self.rules))
 
     def pack_all(self) -> None:
         """Bring the constants of all calls in their order, several at once: it takes as long as to copy them."""
@@ -144,6 +153,11 @@ class _Packer:
             self._alive.append(constant)
             self.constants[key] = _packed(constant, packing)
         return self.constants[key]
+
+
+def _arranged(variant: PackedFunction, func: PrimFunc) -> PackedFunction:
+    """The variant whose function has its loops arranged, which no other rule is asked about."""
+    return replace(variant, func=func.without_attr("global_symbol").with_attr(IS_SCHEDULED, True))
 
 
 def _packed(constant: Constant, packing: Packing) -> Constant:

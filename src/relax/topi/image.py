@@ -1,7 +1,7 @@
 """Resizing: along each axis, an element is a weighted sum of the data's elements around one coordinate.
 
 Coordinates and weights of an axis are small tensors of their own, computed in float64. Axes are resized one after the
-other, except where each element is a copy of one ("nearest_neighbor").
+other, those that become longer from the last one on, except where each element is a copy of one ("nearest_neighbor").
 """
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
@@ -76,6 +76,12 @@ class _Axis:
                 else 0
             )
         return next((k for k in FACTORS if is_const(simplify(self.size - self.length * k), 0)), 0)
+
+    @property
+    def is_shortened(self) -> bool:
+        """True if the result is known to be shorter."""
+        both = isinstance(self.length, IntImm) and isinstance(self.size, IntImm)
+        return both and self.size.value < self.length.value  # type: ignore[attr-defined] (both are numbers)
 
     def back(self, distance: PrimExpr) -> PrimExpr:
         """A distance in the result as one in the data."""
@@ -214,14 +220,33 @@ def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.T
 
         return te.compute(shape, element, name)
     count = int(taps.count.value)  # type: ignore[attr-defined] (constant without antialias)
+    # Tables of what is needed for each element, one line for each tap: neighbours of the result read neighbours there.
+    shape_of_tables = (const(count, "int64"), axis.size)
+    places = te.compute(shape_of_tables, lambda t, o: taps.first(o) + t, f"resize_tap{axis.number}")
+    factors = te.compute(
+        shape_of_tables, lambda t, o: taps.weights(o, t).astype(wide), f"resize_factor{axis.number}"
+    )
 
     def unrolled(*i: Any) -> PrimExpr:
-        total = term(i, const(0, "int64"))
-        for t in range(1, count):
-            total = total + term(i, const(t, "int64"))
+        total: PrimExpr | None = None
+        for t in range(count):
+            at = list(i)
+            at[axis.number] = inside_of(places(t, i[axis.number]), axis.length)
+            product = data(*at).astype(wide) * factors(t, i[axis.number])
+            total = product if total is None else total + product
+        assert total is not None
         return total
 
     return te.compute(shape, unrolled, name)
+
+
+def _in_order(axes: Sequence[_Axis], antialias: bool) -> list[_Axis]:
+    """The order in which axes are resized: those that become shorter first, the others from the last one on.
+
+    An axis costs what the others are long then. Of a last axis elements are gathered, while lines of it are added.
+    """
+    shorter = [axis for axis in axes if antialias or axis.is_shortened]
+    return shorter + [axis for axis in reversed(axes) if axis not in shorter]
 
 
 def resize(
@@ -261,7 +286,7 @@ def resize(
     if method == "nearest_neighbor":
         out = _nearest(data, resized, places, mode, rounding_method)
     else:
-        for axis in resized:
+        for axis in _in_order(resized, antialias):
             taps = _taps(axis, places[axis.number], method, cubic_alpha, cubic_exclude, antialias)
             out = _weighed(out, axis, taps, antialias)
     return _finished(out, resized, places, mode, extrapolation_value, out_dtype or data.dtype)

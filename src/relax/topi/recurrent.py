@@ -1,8 +1,14 @@
 """Recurrent networks: lstm, gru and rnn, as a scan over the steps of a sequence.
 
+    for task in T.parallel(directions * groups of sequences):
+        for t in range(steps):
+            for s, row in T.grid(4, rows): G[s, row] = P[d, t, n + s, row] + B[d, row]        P: all inputs' products
+            for s, row, k in T.grid(4, rows, hidden): G[s, row] += H[d, n + s, k] * R[d, k, row]
+            for s, j in T.grid(4, hidden): H[d, n + s, j] = Y[t, d, n + s, j] = cell(G[s, j], G[s, j + hidden], …)
+
 The products of the inputs with their weights are computed for all steps at once. The scan keeps the state in the
-tensors of final states; in a step it adds the products of the state with the recurrence weights, whose transposed rows
-are added to all gates of a sequence at once.
+tensors of final states. In a step it adds the products of the state with the recurrence weights, which are transposed,
+to all gates at once; the rule `StepProducts` keeps these sums in registers.
 """
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
@@ -16,96 +22,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import te
-from ..prim import PrimExpr, Select, Var, cast, const, intrin
-from ..tir.buffer import Buffer
+from ..prim import IntImm, PrimExpr, Select, Var, cast, const, intrin, is_const, simplify
+from ..tir.buffer import Buffer, decl_buffer
 from ..tir.statements import NOTHING
-from ..tir.stmt import AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..tir.stmt import AllocBuffer, AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from .recurrent_activations import DEFAULTS, Activation, Scalar, activations_of, default_activations
 from .twofold import let
 from .util import accumulator_dtype
 
-Scalar = Callable[[PrimExpr], PrimExpr]
+_GROUPS: Final = (4, 2, 1)
+"""Sequences that go through the steps together, as long as there are so many: each weight is read once for a group."""
 
-_GROUP: Final = 4
-"""Sequences that go through the steps together: the recurrence weights seldom fit the first cache."""
-
-_AT_ONCE: Final = 16
-"""Products that are added to the gates of a row at once: units times sequences."""
-
-
-# ------------------------------------------------------------------------------------------- activations
-
-DEFAULTS: Final[dict[str, tuple[float | None, float | None]]] = {
-    "affine": (1.0, 0.0),
-    "elu": (1.0, None),
-    "hardsigmoid": (0.2, 0.5),
-    "leakyrelu": (0.01, None),
-    "relu": (None, None),
-    "scaledtanh": (1.0, 1.0),
-    "sigmoid": (None, None),
-    "softplus": (None, None),
-    "softsign": (None, None),
-    "tanh": (None, None),
-    "thresholdedrelu": (1.0, None),
-}
-"""Activation functions by their names in small letters, with default values of alpha and beta; None for those that
-take no such number."""
-
-
-@dataclass(frozen=True)
-class Activation:
-    """An activation function with its numbers."""
-
-    name: str
-    alpha: float
-    beta: float
-
-    def __call__(self, x: PrimExpr) -> PrimExpr:
-        return let(x, self._of)
-
-    def _of(self, x: PrimExpr) -> PrimExpr:
-        zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
-        alpha, beta = const(self.alpha, x.dtype), const(self.beta, x.dtype)
-        match self.name:
-            case "affine":
-                return x * alpha + beta
-            case "elu":
-                return Select(x >= zero, x, alpha * (intrin.exp(x) - one))
-            case "hardsigmoid":
-                return intrin.min(intrin.max(x * alpha + beta, zero), one)
-            case "leakyrelu":
-                return Select(x >= zero, x, x * alpha)
-            case "relu":
-                return intrin.max(x, zero)
-            case "scaledtanh":
-                return alpha * intrin.tanh(beta * x)
-            case "sigmoid":
-                return intrin.sigmoid(x)
-            case "softplus":
-                return intrin.max(x, zero) + intrin.log1p(intrin.exp(zero - intrin.abs(x)))
-            case "softsign":
-                return x / (intrin.abs(x) + one)
-            case "tanh":
-                return intrin.tanh(x)
-            case _:  # thresholdedrelu
-                return Select(x >= alpha, x, zero)
-
-
-def default_activations(kind: str, direction: str) -> tuple[str, ...]:
-    """The activation functions of an rnn, gru or lstm of which nothing else is said."""
-    names = {"rnn": ("Tanh",), "gru": ("Sigmoid", "Tanh"), "lstm": ("Sigmoid", "Tanh", "Tanh")}[kind]
-    return names * 2 if direction == "bidirectional" else names
-
-
-def activations_of(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
-    """Activation functions by name; each that takes an alpha (a beta) gets the next one there is, or its default."""
-    alpha_values, beta_values = iter(alphas), iter(betas)
-    result: list[Activation] = []
-    for name in names:
-        alpha, beta = DEFAULTS[name.lower()]
-        alpha = 0.0 if alpha is None else next(alpha_values, alpha)
-        beta = 0.0 if beta is None else next(beta_values, beta)
-        result.append(Activation(name.lower(), alpha, beta))
-    return result
+_LANES: Final = 16
+"""Units whose activations are computed at once, in one vector of 512 bits or in several."""
 
 
 # -------------------------------------------------------------------------------------------------- cells
@@ -117,10 +46,13 @@ class _Step:
 
     gate: Callable[[int, PrimExpr], PrimExpr]
     set_gate: Callable[[int, PrimExpr, PrimExpr], Stmt]
-    recurrent_bias: Callable[[PrimExpr], PrimExpr]
+    held: Callable[[PrimExpr], PrimExpr]
+    """Room of the cell, for a value of each unit."""
+    hold: Callable[[PrimExpr, PrimExpr], Stmt]
     peephole: Callable[[int, PrimExpr], PrimExpr] | None
     state: Callable[[PrimExpr], PrimExpr]
     set_state: Callable[[PrimExpr, PrimExpr], Stmt]
+    """Store the state, which is the step's result as well."""
     cell: Callable[[PrimExpr], PrimExpr]
     set_cell: Callable[[PrimExpr, PrimExpr], Stmt]
 
@@ -138,54 +70,29 @@ class _Group:
 
     def each(self, body: Callable[[_Step, PrimExpr], Stmt]) -> Stmt:
         """`body` for each unit of each sequence."""
-        unit, sequence = Var("j", "int64"), Var("s", "int64")
-        if self.count == 1:
-            return For(unit, 0, self.hidden, "serial", body(self.step(const(0, "int64")), unit))
-        units = For(unit, 0, self.hidden, "serial", body(self.step(sequence), unit))
-        return For(sequence, 0, self.count, "serial", units)
+        return _each(self.count, self.hidden, lambda s, j: body(self.step(s), j))
 
-    def add_products(
-        self, first: int, count: int, factor: Callable[[_Step, PrimExpr], PrimExpr], target: int | None = None
-    ) -> Stmt:
-        """Add the products of a vector with the recurrence weights of gates `first`, … to gates `target`, ….
-
-        Several units go together, in their order: a gate is read and written once for all of them.
-        """
-        into = first if target is None else target
-        steps = [self.step(const(i, "int64")) for i in range(self.count)]
-
-        def added(units: list[PrimExpr]) -> Stmt:
-            row = Var("row", "int64")
-            loads = [self.recurrence(unit, row + self.hidden * first) for unit in units]
-            weights: dict[Var, PrimExpr] = {Var("w", load.dtype): load for load in loads}
-            factors: dict[Var, PrimExpr] = {}
-            stores: list[Stmt] = []
-            for step in steps:
-                value = step.gate(into, row)
-                for unit, weight in zip(units, weights, strict=True):
-                    held = Var("x", value.dtype)
-                    factors[held] = factor(step, unit)
-                    value = value + held * weight
-                stores.append(step.set_gate(into, row, value))
-            body = For(row, 0, self.hidden * count, "serial", _lets(weights, SeqStmt(tuple(stores))))
-            return _lets(factors, body)
-
-        some, rest = Var("some", "int64"), Var("rest", "int64")
-        at_once = _AT_ONCE // self.count
-        together = added([some * at_once + i for i in range(at_once)])
-        alone = added([self.hidden // at_once * at_once + rest])
-        parts = [
-            For(some, 0, self.hidden // at_once, "serial", together),
-            For(rest, 0, self.hidden % at_once, "serial", alone),
-        ]
-        return SeqStmt(tuple(parts))
+    def add_products(self, first: int, count: int, factor: Callable[[_Step, PrimExpr], PrimExpr]) -> Stmt:
+        """Add the products of a vector with the recurrence weights of gates `first`, … to those gates."""
+        s, row, k = (Var(name, "int64") for name in ("s", "row", "k"))
+        step, at = self.step(s), row + self.hidden * first
+        value = step.gate(first, row) + factor(step, k) * self.recurrence(k, at)
+        products = For(k, 0, self.hidden, "serial", step.set_gate(first, row, value))
+        return For(s, 0, self.count, "serial", For(row, 0, self.hidden * count, "serial", products))
 
 
-def _lets(values: dict[Var, PrimExpr], body: Stmt) -> Stmt:
-    """A statement in which variables stand for values."""
-    for var, value in reversed(values.items()):
-        body = LetStmt(var, value, body)
-    return body
+def _each(count: int, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    """`body` for each sequence of a group and each index less than an extent, some of which at once."""
+    s, j, lane = Var("s", "int64"), Var("j", "int64"), Var("lane", "int64")
+    if not isinstance(extent, IntImm) or extent.value <= _LANES:
+        return For(s, 0, count, "serial", For(j, 0, extent, "vectorized", body(s, j)))
+    whole, rest = divmod(extent.value, _LANES)
+    strips = For(j, 0, whole, "serial", For(lane, 0, _LANES, "vectorized", body(s, j * _LANES + lane)))
+    if not rest:
+        return For(s, 0, count, "serial", strips)
+    last = Var("last", "int64")
+    behind = For(last, 0, rest, "vectorized", body(s, last + whole * _LANES))
+    return For(s, 0, count, "serial", SeqStmt((strips, behind)))
 
 
 Cell = Callable[[_Group, list[Scalar]], Stmt]
@@ -238,33 +145,19 @@ def _gru_cell(linear_before_reset: bool) -> Cell:
     def cell(group: _Group, functions: list[Scalar]) -> Stmt:
         f, g = functions
 
-        def reset(step: _Step, j: PrimExpr) -> PrimExpr:
-            return step.gate(1, j) * step.state(j)
+        def blended(step: _Step, j: PrimExpr, hidden: PrimExpr) -> Stmt:
+            z = f(step.gate(0, j))
+            return step.set_state(j, let(z, lambda z: (1.0 - z) * g(hidden) + z * step.state(j)))
 
-        parts = [
-            group.add_products(0, 2, _state),
-            group.each(
-                lambda step, j: SeqStmt(
-                    (step.set_gate(0, j, f(step.gate(0, j))), step.set_gate(1, j, f(step.gate(1, j))))
-                )
-            ),
-        ]
-        if linear_before_reset:  # gate 3 is room for the state's part of the hidden gate
-            parts += [
-                group.each(lambda step, j: step.set_gate(3, j, step.recurrent_bias(j + group.hidden * 2))),
-                group.add_products(2, 1, _state, target=3),
-                group.each(
-                    lambda step, j: step.set_gate(2, j, step.gate(2, j) + step.gate(1, j) * step.gate(3, j))
-                ),
-            ]
-        else:
-            parts.append(group.add_products(2, 1, reset))
+        def all_at_once(step: _Step, j: PrimExpr) -> Stmt:  # gate 3 is the input's part of the hidden gate
+            return blended(step, j, step.gate(3, j) + f(step.gate(1, j)) * step.gate(2, j))
 
-        def blend(step: _Step, j: PrimExpr) -> Stmt:
-            z = step.gate(0, j)
-            return step.set_state(j, (1.0 - z) * g(step.gate(2, j)) + z * step.state(j))
-
-        return SeqStmt((*parts, group.each(blend)))
+        if linear_before_reset:
+            return SeqStmt((group.add_products(0, 3, _state), group.each(all_at_once)))
+        reset = group.each(lambda step, j: step.hold(j, f(step.gate(1, j)) * step.state(j)))
+        last = group.each(lambda step, j: blended(step, j, step.gate(2, j)))
+        late = group.add_products(2, 1, lambda step, k: step.held(k))
+        return SeqStmt((group.add_products(0, 2, _state), reset, late, last))
 
     return cell
 
@@ -285,7 +178,19 @@ class Recurrence:
     clip: float | None
     layout: int
     separate_bias: bool = False
-    """True if the recurrence bias of the last gate is added by the cell."""
+    """True if the cell gets the last gate in two parts: what comes of the state, and behind it what comes of the input,
+    each with its bias."""
+
+    @property
+    def holds(self) -> bool:
+        """True if the cell uses its room for a value of each unit."""
+        return self.gates == 3 and not self.separate_bias
+
+    @property
+    def is_uniform(self) -> bool:
+        """True if all directions have the same activation functions."""
+        count = len(self.activations) // len(self.reversed)
+        return self.activations[:count] == self.activations[-count:]
 
     @property
     def reversed(self) -> list[bool]:
@@ -354,7 +259,7 @@ class _Scan:
         )
 
     def biases(self) -> te.Tensor:
-        """(direction, 2, row of gates): what each gate starts from, and the recurrence bias that the cell adds."""
+        """(direction, 2, row of gates): what each gate starts from, and the recurrence bias if that is separate."""
         given = self.given.bias
         shape = (self.directions, 2, self.rows)
         zero = const(0, self.wide)
@@ -386,7 +291,6 @@ class _Scan:
         states = (n, d, h) if layout else (d, n, h)
         shapes = [(n, t, d, h) if layout else (t, d, n, h), states]
         shapes += [states] if self.what.has_cell else []
-        scratch = (_GROUP, self.rows + (h if self.what.separate_bias else 0))
 
         def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             rest = iter(ins[3:])
@@ -394,10 +298,8 @@ class _Scan:
             return _Writer(self, ins[:3], found, outs).statement()
 
         name = f"{self.what.name}_scan"
-        outs = te.extern(
-            [*shapes, scratch], [*inputs, *present], statement, name, [self.wide] * (len(shapes) + 1)
-        )
-        return [self._narrowed(out) for out in outs[: len(shapes)]]
+        outs = te.extern(shapes, [*inputs, *present], statement, name, [self.wide] * len(shapes))
+        return [self._narrowed(out) for out in outs]
 
     def _narrowed(self, out: te.Tensor) -> te.Tensor:
         if self.wide == self.dtype:
@@ -406,7 +308,7 @@ class _Scan:
 
 
 class _Writer:
-    """The statement that scans: groups of sequences, and directions, one after the other."""
+    """The statement that scans: directions and groups of sequences, each by itself."""
 
     def __init__(
         self, scan: _Scan, inputs: list[Buffer], optional: list[Buffer | None], outs: list[Buffer]
@@ -416,12 +318,17 @@ class _Writer:
         self.lens, self.initial_h, self.initial_c, self.peepholes = optional
         self.y, self.h, *rest = outs
         self.c = rest[0] if scan.what.has_cell else self.h
-        self.gates = rest[-1]
 
     def statement(self) -> Stmt:
-        parts = [] if self.lens is None else [self._check_lens(self.lens)]
-        parts += [self._direction(d, back) for d, back in enumerate(self.scan.what.reversed)]
-        return SeqStmt(tuple(parts))
+        """The lengths are checked; then a task for each direction and group of sequences."""
+        task, d = Var("task", "int64"), Var("d", "int64")
+        groups = self._groups()
+        count = groups[-1].end
+        inside: Stmt = LetStmt(d, task // count, self._direction(d, task % count, groups))
+        if self.scan.directions == 1:
+            inside = self._direction(const(0, "int64"), task, groups)
+        tasks = For(task, 0, count * self.scan.directions, "parallel", inside)
+        return tasks if self.lens is None else SeqStmt((self._check_lens(self.lens), tasks))
 
     def _check_lens(self, lens: Buffer) -> Stmt:
         n = Var("n", "int64")
@@ -430,103 +337,171 @@ class _Writer:
         message = "sequence_lens must be from 0 to the number of steps"
         return For(n, 0, self.scan.batch, "serial", AssertStmt(holds, message, NOTHING))
 
-    def _state_index(self, d: int, n: PrimExpr, j: PrimExpr) -> tuple[Any, ...]:
+    def _groups(self) -> list[_Groups]:
+        """The groups of each size, one after the other. Sequences of lengths of their own go one by one."""
+        left: PrimExpr = self.scan.batch
+        first = end = cast("int64", const(0, "int64"))
+        result: list[_Groups] = []
+        for size in _GROUPS if self.lens is None else (1,):
+            number = left // size
+            result.append(_Groups(size, first, end, simplify(end + number)))
+            first, end, left = simplify(first + number * size), simplify(end + number), simplify(left % size)
+        return result
+
+    def _direction(self, d: PrimExpr, number: PrimExpr, groups: list[_Groups]) -> Stmt:
+        """One group of one direction."""
+        whole: Stmt | None = None
+        for kind in reversed(groups):
+            if is_const(simplify(kind.end - kind.begin), 0) and len(groups) > 1:
+                continue
+            own = self._any_direction(d, kind.size, kind.first + (number - kind.begin) * kind.size)
+            whole = own if whole is None else IfThenElse(number < kind.end, own, whole)
+        return SeqStmt(()) if whole is None else whole
+
+    def _any_direction(self, d: PrimExpr, count: int, first: PrimExpr) -> Stmt:
+        """The same statement for all directions, unless they have activation functions of their own."""
+        what = self.scan.what
+        if what.is_uniform:
+            return self._sequences(d, 0, count, first)
+        one, other = (self._sequences(const(i, "int64"), i, count, first) for i in range(2))
+        return IfThenElse(d.equal(0), one, other)
+
+    def _sequences(self, d: PrimExpr, kind: int, count: int, first: PrimExpr) -> Stmt:
+        """All steps of a group of sequences, by the activation functions of direction `kind`."""
+        n, t, at = Var("n", "int64"), Var("t", "int64"), Var("at", "int64")
+        what, hidden = self.scan.what, self.scan.hidden
+        length = self.scan.steps if self.lens is None else cast("int64", self.lens[n])
+        gates = decl_buffer(
+            (count, self.scan.rows + (hidden if what.separate_bias else 0)), self.scan.wide, "gates"
+        )
+        held = decl_buffer((count, hidden), self.scan.wide, "held")
+        one = _Task(self, d, at, n, count, gates, held)
+        group = _Group(count, hidden, one.step, lambda k, row: self.transposed[d, k, row])
+        step: Stmt = SeqStmt((one.start_gates(), what.cell(group, what.functions(kind))))
+        step = LetStmt(at, self._at(d, t, length), step)
+        if self.lens is not None:
+            step = IfThenElse(t < length, step, LetStmt(at, t, one.idle()))
+        steps = For(t, 0, self.scan.steps, "serial", step)
+        whole: Stmt = AllocBuffer(gates, SeqStmt((one.start_states(), steps)))
+        return LetStmt(n, first, AllocBuffer(held, whole) if what.holds else whole)
+
+    def _at(self, d: PrimExpr, t: PrimExpr, length: PrimExpr) -> PrimExpr:
+        """The place of a step in time."""
+        match self.scan.what.reversed:
+            case [False]:
+                return t
+            case [True]:
+                return length - 1 - t
+            case _:
+                return Select(d.equal(0), t, length - 1 - t)
+
+    def state_index(self, d: PrimExpr, n: PrimExpr, j: PrimExpr) -> tuple[PrimExpr, ...]:
         return (n, d, j) if self.scan.what.layout else (d, n, j)
 
-    def _direction(self, d: int, back: bool) -> Stmt:
-        """All sequences: groups, then those left. Sequences of lengths of their own go one by one."""
-        batch = self.scan.batch
-        if self.lens is not None:
-            return self._sequences(d, back, 1, const(0, "int64"), batch)
-        whole, size = batch // _GROUP, const(_GROUP, "int64")
-        groups = self._sequences(d, back, _GROUP, const(0, "int64"), whole)
-        return SeqStmt((groups, self._sequences(d, back, 1, whole * size, batch % size)))
+    def result_index(self, t: PrimExpr, d: PrimExpr, n: PrimExpr, j: PrimExpr) -> tuple[PrimExpr, ...]:
+        return (n, t, d, j) if self.scan.what.layout else (t, d, n, j)
 
-    def _sequences(self, d: int, back: bool, count: int, begin: PrimExpr, times: PrimExpr) -> Stmt:
-        """`times` groups of `count` sequences from sequence `begin`: their states, and all their steps."""
-        n, t = Var("n", "int64"), Var("t", "int64")
-        first: PrimExpr = begin + n * count
-        length = self.scan.steps if self.lens is None else cast("int64", self.lens[first])
-        at: PrimExpr = length - 1 - t if back else t
-        group = _Group(
-            count,
-            self.scan.hidden,
-            lambda s: self._step(d, first + s, s),
-            lambda j, row: self.transposed[d, j, row],
-        )
-        whole: Stmt = SeqStmt(
-            (
-                self._start_gates(d, at, first, count),
-                self.scan.what.cell(group, self.scan.what.functions(d)),
-                self._put(d, at, first, count, lambda n, j: self.h[self._state_index(d, n, j)]),
-            )
-        )
-        if self.lens is not None:
-            idle = self._put(d, t, first, count, lambda n, j: const(0, self.scan.wide))
-            whole = IfThenElse(t < length, whole, idle)
-        steps = For(t, 0, self.scan.steps, "serial", whole)
-        return For(n, 0, times, "serial", SeqStmt((self._start_states(d, first, count), steps)))
-
-    def _each(self, count: int, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        """`body` for each sequence of a group and each index less than an extent."""
-        s, j = Var("s", "int64"), Var("j", "int64")
-        return For(s, 0, count, "serial", For(j, 0, extent, "serial", body(s, j)))
-
-    def _start_states(self, d: int, first: PrimExpr, count: int) -> Stmt:
-        def start(s: PrimExpr, j: PrimExpr) -> Stmt:
-            index = self._state_index(d, first + s, j)
-            states = [(self.h, self.initial_h)]
-            states += [(self.c, self.initial_c)] if self.scan.what.has_cell else []
-            return SeqStmt(
-                tuple(BufferStore(state, self._initial(given, index), index) for state, given in states)
-            )
-
-        return self._each(count, self.scan.hidden, start)
-
-    def _initial(self, source: Buffer | None, index: tuple[Any, ...]) -> PrimExpr:
+    def initial(self, source: Buffer | None, index: tuple[PrimExpr, ...]) -> PrimExpr:
         return const(0, self.scan.wide) if source is None else source[index].astype(self.scan.wide)
 
-    def _put(
-        self,
-        d: int,
-        t: PrimExpr,
-        first: PrimExpr,
-        count: int,
-        value: Callable[[PrimExpr, PrimExpr], PrimExpr],
-    ) -> Stmt:
-        """Store the results of a step."""
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of so many sequences."""
+
+    size: int
+    first: PrimExpr
+    """Their first sequence."""
+    begin: PrimExpr
+    """The number of the first of these groups among all groups."""
+    end: PrimExpr
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The statements of a group of sequences, from `first` on, in a direction."""
+
+    writer: _Writer
+    d: PrimExpr
+    at: PrimExpr
+    """The place of the step in time."""
+    first: PrimExpr
+    count: int
+    gates: Buffer
+    held: Buffer
+
+    @property
+    def scan(self) -> _Scan:
+        return self.writer.scan
+
+    def _each(self, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        return _each(self.count, extent, body)
+
+    def start_states(self) -> Stmt:
+        writer = self.writer
+        states = [(writer.h, writer.initial_h)]
+        states += [(writer.c, writer.initial_c)] if self.scan.what.has_cell else []
+
+        def start(s: PrimExpr, j: PrimExpr) -> Stmt:
+            index = writer.state_index(self.d, self.first + s, j)
+            stores = [BufferStore(state, writer.initial(given, index), index) for state, given in states]
+            return SeqStmt(tuple(stores))
+
+        return self._each(self.scan.hidden, start)
+
+    def start_gates(self) -> Stmt:
+        """Gates before the state is added: the products of the inputs, and the biases."""
+        d, bias, rows, hidden = self.d, self.writer.bias, self.scan.rows, self.scan.hidden
+
+        def start(s: PrimExpr, row: PrimExpr, to: PrimExpr) -> Stmt:
+            value = self.writer.projected[d, self.at, self.first + s, row] + bias[d, 0, row]
+            return BufferStore(self.gates, value, (s, to))
+
+        if not self.scan.what.separate_bias:
+            return self._each(rows, lambda s, row: start(s, row, row))
+        late = rows - hidden
+
+        def apart(s: PrimExpr, j: PrimExpr) -> Stmt:
+            inner = BufferStore(self.gates, bias[d, 1, j + late], (s, j + late))
+            return SeqStmt((start(s, j + late, j + rows), inner))
+
+        return SeqStmt((self._each(late, lambda s, row: start(s, row, row)), self._each(hidden, apart)))
+
+    def idle(self) -> Stmt:
+        """The results of a step behind the end of a sequence."""
+        zero = const(0, self.scan.wide)
 
         def put(s: PrimExpr, j: PrimExpr) -> Stmt:
-            n = first + s
-            index = (n, t, d, j) if self.scan.what.layout else (t, d, n, j)
-            return BufferStore(self.y, value(n, j), index)
+            index = self.writer.result_index(self.at, self.d, self.first + s, j)
+            return BufferStore(self.writer.y, zero, index)
 
-        return self._each(count, self.scan.hidden, put)
+        return self._each(self.scan.hidden, put)
 
-    def _start_gates(self, d: int, at: PrimExpr, first: PrimExpr, count: int) -> Stmt:
-        def start(s: PrimExpr, row: PrimExpr) -> Stmt:
-            value = self.projected[d, at, first + s, row] + self.bias[d, 0, row]
-            return BufferStore(self.gates, value, (s, row))
-
-        return self._each(count, self.scan.rows, start)
-
-    def _step(self, d: int, n: PrimExpr, s: PrimExpr) -> _Step:
-        """The step of sequence `n`, whose gates are row `s` of the scratch space."""
-        hidden, holes = self.scan.hidden, self.peepholes
+    def step(self, s: PrimExpr) -> _Step:
+        """The step of a sequence of the group."""
+        writer, d, hidden, holes = self.writer, self.d, self.scan.hidden, self.writer.peepholes
+        n = self.first + s
 
         def peephole(gate: int, j: PrimExpr) -> PrimExpr:
             assert holes is not None
             return holes[d, j + hidden * gate].astype(self.scan.wide)
 
+        def set_state(j: PrimExpr, value: PrimExpr) -> Stmt:
+            new = Var("new", value.dtype)
+            state = BufferStore(writer.h, new, writer.state_index(d, n, j))
+            result = BufferStore(writer.y, new, writer.result_index(self.at, d, n, j))
+            return LetStmt(new, value, SeqStmt((state, result)))
+
         return _Step(
             gate=lambda gate, j: self.gates[s, j + hidden * gate],
             set_gate=lambda gate, j, value: BufferStore(self.gates, value, (s, j + hidden * gate)),
-            recurrent_bias=lambda row: self.bias[d, 1, row],
+            held=lambda j: self.held[s, j],
+            hold=lambda j, value: BufferStore(self.held, value, (s, j)),
             peephole=None if holes is None else peephole,
-            state=lambda j: self.h[self._state_index(d, n, j)],
-            set_state=lambda j, value: BufferStore(self.h, value, self._state_index(d, n, j)),
-            cell=lambda j: self.c[self._state_index(d, n, j)],
-            set_cell=lambda j, value: BufferStore(self.c, value, self._state_index(d, n, j)),
+            state=lambda j: writer.h[writer.state_index(d, n, j)],
+            set_state=set_state,
+            cell=lambda j: writer.c[writer.state_index(d, n, j)],
+            set_cell=lambda j, value: BufferStore(writer.c, value, writer.state_index(d, n, j)),
         )
 
 

@@ -1,25 +1,30 @@
 """Compute transposed convolutions by constant weights as convolutions, of which each gives a block of results.
 
-Before   y = R.nn.conv2d_transpose(x, R.const(W), strides=2, padding=1)     # x: (n, i, h, w), W: (i, o, 4, 4)
-After    lv = R.nn.conv2d(x, R.const(V), padding=1)                         # V: (o·2·2, i, 2, 2)
-         lv1 = R.reshape(lv, (n, o, 2, 2, h + 1, w + 1))
+Before   y = R.nn.conv2d_transpose(x, R.const(W), strides=4, padding=1)     # x: (n, i, h, w), W: (i, o, 8, 8)
+After    lv = R.nn.conv2d(x, R.const(V), padding=1)                         # V: (o·4·4, i, 2, 2)
+         lv1 = R.reshape(lv, (n, o, 4, 4, h + 1, w + 1))
          lv2 = R.permute_dims(lv1, (0, 1, 4, 2, 5, 3))
-         lv3 = R.reshape(lv2, (n, o, (h + 1)·2, (w + 1)·2))
-         y = R.strided_slice(lv3, (2, 3), (1, 1), (h·2 + 1, w·2 + 1), assume_inbound=True)
+         lv3 = R.reshape(lv2, (n, o, (h + 1)·4, (w + 1)·4))
+         y = R.strided_slice(lv3, (2, 3), (1, 1), (h·4 + 3, w·4 + 3), assume_inbound=True)
 
 Element q·stride + p of the whole result, before its edges are cut off, adds up the taps p + j·stride of the elements
 q - j. So a convolution by the taps of all phases p, as channels, gives all of block q. The kernels of convolutions are
 5 to 12 times as fast as the loops of transposed ones. Each element is a sum of the same products.
 
+The formula of a transposed convolution that is left adds up the results of one product of matrices (`topi.nn`). That
+costs less where few of them meet in an element and strides are up to 2, and for small images, of which blocks would
+exceed the edges.
+
 Declines: weights that are not known, or not finite (padding times infinity is no number); dtypes other than float32 and
-float64; kernels whose length is no multiple of the stride, as phases would differ in their number of taps; those as
-long as the stride, which are one product of matrices already; those of 3, 5 or 7 taps a phase of an axis, whose
-convolutions may be computed by Winograd's transforms and be less exact; groups, dilations, other layouts; padding as
-long as the kernel.
+float64; kernels whose length is no multiple of the stride, as phases would differ in their number of taps; kernels
+whose results are better added up; those of 3, 5 or 7 taps a phase of an axis, whose convolutions may be computed by
+Winograd's transforms and be less exact; groups, dilations, other layouts; padding as long as the kernel.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +41,12 @@ from ..op.known import known_struct_info
 from ..op.nn.convolution import TransposedConvolution
 from ..prim import IntImm, PrimExpr, prove, simplify
 from ..struct_info import TensorStructInfo
+from ..topi.nn.convolution import FEW, MOST_COLUMNS
 from .decorators import function_pass
 
 DTYPES = ("float32", "float64")
+MOST_TAPS = 9
+"""Taps a phase, of which the results are added up where the stride is up to 2."""
 WINOGRAD = {3, 5, 7}
 """Taps a phase of an axis of the convolutions that may be computed by Winograd's transforms."""
 
@@ -78,7 +86,7 @@ class _Convolutions(KnownValues):
             return call
         shape = tuple(int(size) for size in weight.content.shape)
         axes = _axes(operator, shape[2:])
-        if axes is None:
+        if axes is None or _are_added_up(axes, data.dims[2:]):
             return call
         numbers: NDArray[np.floating[Any]] = weight.data.numpy()
         if str(numbers.dtype) != data.dtype or not np.isfinite(numbers).all():
@@ -113,6 +121,15 @@ def _axes(operator: TransposedConvolution, kernel: tuple[int, ...]) -> list[_Axi
         axes.append(_Axis(stride, size // stride, before, cut))
     taps = {axis.taps for axis in axes}
     return None if taps == {1} or taps & WINOGRAD else axes
+
+
+def _are_added_up(axes: list[_Axis], sizes: Sequence[PrimExpr]) -> bool:
+    """True where the results of one product of matrices, added up, cost less than a convolution."""
+    meeting = math.prod(axis.taps for axis in axes)
+    if meeting <= MOST_TAPS and all(axis.stride <= 2 for axis in axes):
+        return True
+    count = math.prod(size.value if isinstance(size, IntImm) else FEW for size in sizes)
+    return count < FEW and meeting <= MOST_COLUMNS
 
 
 def _by_phases(weight: Any, axes: list[_Axis]) -> NDArray[Any]:

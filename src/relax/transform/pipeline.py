@@ -44,7 +44,8 @@ GRAPH: tuple[Step, ...] = (
     ),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
     Step(
-        ConvTransposeToConv, "transposed convolutions are faster as convolutions, whose weights are known now"
+        ConvTransposeToConv,
+        "some transposed convolutions are faster as convolutions, whose weights are known now",
     ),
     Step(OneHotMatmulToTake, "a product that chooses rows of known weights only reads them"),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),

@@ -141,6 +141,24 @@ def test_weights_of_few_bits(bits, zeros):
     assert len(mod["main"].body.blocks[0].bindings) == 1  # a product with a constant
 
 
+@pytest.mark.parametrize("is_narrow", [True, False])
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_quantised_gemm(agrees, transposed: int, is_narrow: bool):
+    """The last layer of a classifier that ONNX Runtime has quantised; without a scale the result is float32."""
+    weights = "int8[3, 4]" if transposed else "int8[4, 3]"
+    result, behind = ("uint8", ", v, q") if is_narrow else ("float", "")
+    text = f"""
+    agraph (uint8[M, 4] a, {weights} b, int32[3] c) => ({result}[M, 3] y)
+    <float s = {{0.02}}, uint8 z = {{120}}, float[3] t = {{0.01, 0.02, 0.03}}, int8[3] u = {{0, 0, 0}},
+     float v = {{0.1}}, uint8 q = {{100}}> {{
+      y = com.microsoft.QGemm<alpha = 0.5, transB = {transposed}>(a, s, z, b, t, u, c{behind})
+    }}"""
+    generator = np.random.default_rng(0)
+    weight = generator.integers(-128, 128, (3, 4) if transposed else (4, 3)).astype("int8")
+    bias = np.array([100, -2000, 30], "int32")
+    agrees(text, *((generator.integers(0, 256, (m, 4)).astype("uint8"), weight, bias) for m in (1, 5)))
+
+
 def test_lstm_with_quantised_weights():
     """ONNX Runtime rounds the activations as well, so results are near, not equal."""
     rng, hidden = np.random.default_rng(0), 6

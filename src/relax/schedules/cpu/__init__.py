@@ -17,6 +17,7 @@ from .pointwise import Pointwise
 from .pooling import Pooling
 from .product import Product
 from .scans import Scans
+from .step_products import StepProducts
 from .streamed_product import StreamedProduct
 from .widened import WidenedProduct
 from .winograd import Winograd
@@ -39,6 +40,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Pooling(),
     Nests(),
     Scans(),
+    StepProducts(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
@@ -55,6 +57,7 @@ __all__ = [
     "Pooling",
     "Product",
     "Scans",
+    "StepProducts",
     "StreamedAttention",
     "StreamedProduct",
     "WidenedProduct",

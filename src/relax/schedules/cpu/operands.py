@@ -25,7 +25,7 @@ from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
 from ..build import block, int64
 from ..common_parts import CommonParts
-from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_rows, with_root
+from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_axes, with_root
 
 SMALL: Final = 8192
 """Multiplications for which arranging the loops is not worth the time to compile them."""
@@ -182,7 +182,7 @@ class Operands:
     """
 
     def __init__(self, product: Contraction) -> None:
-        product, (self._views, self._names) = with_merged_rows(product)
+        product, (self._views, self._names) = with_merged_axes(product)
         last = product.out.indices[-1]
         column = next(v for v in product.columns if v.var is last)
         others = tuple(v for v in product.columns if v is not column)
@@ -203,7 +203,8 @@ class Operands:
     def declared(self, body: Stmt) -> Stmt:
         """A statement with the views and sizes around it that it uses."""
         for view in reversed(self._views):
-            body = DeclBuffer(view, body)
+            if self.packed is None or view.data is not self.right.buffer.data:
+                body = DeclBuffer(view, body)
         for name, value in reversed(self._names):
             body = LetStmt(name, value, body)
         return body

@@ -64,7 +64,7 @@ class RegisterTile:
         return vector_store(self.acc, (p, v * self.lanes), value)
 
     def add(
-        self, elements: Callable[[PrimExpr], BufferLoad], weights: Buffer, at: Sequence[PrimExpr],
+        self, elements: Callable[[PrimExpr], PrimExpr], weights: Buffer, at: Sequence[PrimExpr],
         ahead: Sequence[PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
         """Add the outer product of the rows' `elements` and the line of `weights` at `at`; ask for those at `ahead`."""

@@ -85,13 +85,13 @@ def packed_products(
 
     `product_of` says which nests are products (see `rewritten_products`), `panels_of` gives panels another form.
     """
-    params = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
+    params = {func.buffer_map[func.params[i]].data: i for i in constants if func.params[i] in func.buffer_map}
     packings: dict[int, PanelPacking | Panels] = {}
     buffers = dict(func.buffer_map)
 
     def packed(operands: Operands) -> Stmt | None:
         right = operands.right
-        position = params.get(right.buffer)
+        position = params.get(right.buffer.data)
         if position is None or position in packings or users_of(func, right.buffer) != 1:
             return None
         packing = _packing(operands, right, target)

@@ -9,14 +9,21 @@ Narrow floats (16 and 8 bits) are accumulated in float32 and rounded once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
 
 from ... import te
 from ...ir import DataType
-from ...prim import PrimExpr, Select, const, intrin, is_const
+from ...prim import IntImm, PrimExpr, Select, const, intrin, is_const, simplify
 from ..util import accumulator_dtype
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, spatial_axes
+
+MOST_COLUMNS: Final = 16
+"""Columns of a transposed convolution that may meet in an element of its result, of those that are added up there."""
+FEW: Final = 64
+"""Elements of the data from which on the columns of a tap are next to each other."""
 
 
 def _rounded(out: te.Tensor, dtype: DataType) -> te.Tensor:
@@ -116,6 +123,9 @@ def conv_transpose(
         make = _Blocks if whole and pads[j] == (0, 0) and not more[j] else _Phases
         axes[axis] = make(axis, size[axis], kernel[axis], extent[axis], pads[j][0], stride[j], dilate[j])
     phased = [axis for axis in letters if axes[axis].stride > 1]
+    if groups == 1 and _is_spread(axes.values()):
+        spread = _Spread(data_layout, kernel_layout, out_layout, axes, extent, wide)
+        return _rounded(spread.sums(spread.columns(data, weight)), kind)
     places = _places(out_layout, [axis.lower() for axis in phased], groups == 1)
     reach = {axis: part.reach for axis, part in axes.items()}
     source = padded(data, data_layout, reach, const(0, data.dtype))
@@ -164,6 +174,89 @@ def conv_transpose(
     return te.compute([extent[c] for c in out_layout], element, f"{name}_interleaved")
 
 
+def _is_spread(axes: Iterable[_Phases]) -> bool:
+    """True if a transposed convolution is computed as columns: few of them meet in an element of the result."""
+    several = [axis for axis in axes if not isinstance(axis, _Blocks)]
+    most = math.prod(axis.most for axis in several)
+    return bool(several) and 0 < most <= MOST_COLUMNS
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A transposed convolution of one group as a product of matrices, whose results are added up.
+
+        columns[n, o, ky, kx, y, x] = Σ_i data[n, i, y, x] · weight[i, o, ky, kx]
+        result[n, o, y·s + ky·d - pad, x·s + kx·d - pad] += columns[n, o, ky, kx, y, x]
+
+    The product has no more factors than needed, and is as fast as others. Each element of the result is the sum of the
+    columns that meet there.
+    """
+
+    data_layout: str
+    kernel_layout: str
+    out_layout: str
+    axes: dict[str, _Phases]
+    extent: dict[str, PrimExpr]
+    wide: DataType
+
+    @property
+    def places(self) -> list[str]:
+        """The dimensions of columns: those of the result, whose spatial ones are the data's, and the taps.
+
+        Few elements of the data are rows of the product, and the lines of the weights, which are long, its columns.
+        """
+        sizes = [part.size for part in self.axes.values()]
+        count = math.prod(size.value if isinstance(size, IntImm) else FEW for size in sizes)
+        layout = f"N{''.join(self.axes)}C" if count < FEW else self.out_layout
+        return _places(layout, [axis.lower() for axis in self.axes], True)
+
+    def columns(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        kernel = dict(zip(self.kernel_layout, weight.shape, strict=True))
+        rc = te.reduce_axis((0, kernel["I"]), "rc")
+
+        def formula(*i: Any) -> Any:
+            at = dict(zip(self.places, i, strict=True))
+            read = {**at, "C": rc.var}
+            tap = {"O": at["C"], "I": rc.var} | {axis: at[axis.lower()] for axis in self.axes}
+            value = data(*(read[c] for c in self.data_layout)).astype(self.wide)
+            return te.sum(value * weight(*(tap[c] for c in self.kernel_layout)).astype(self.wide), axis=rc)
+
+        sizes = self.extent | {axis: part.size for axis, part in self.axes.items()}
+        sizes |= {axis.lower(): kernel[axis] for axis in self.axes}
+        name = f"conv{len(self.axes)}d_transpose"
+        return te.compute([sizes[place] for place in self.places], formula, name, tag=name)
+
+    def sums(self, columns: te.Tensor) -> te.Tensor:
+        """The result, each element the sum of the columns that there are."""
+
+        def element(*i: Any) -> PrimExpr:
+            at = dict(zip(self.out_layout, i, strict=True))
+            options = [part.columns(axis, at[axis]) for axis, part in self.axes.items()]
+            total: PrimExpr | None = None
+            for chosen in product(*options):
+                there = at.copy()
+                for column in chosen:
+                    there |= column.places
+                value: PrimExpr = columns(*(there[place] for place in self.places))
+                inside = [condition for column in chosen for condition in column.inside]
+                if inside:
+                    value = intrin.if_then_else(intrin.all(*inside), value, const(0, self.wide))
+                total = value if total is None else total + value
+            assert total is not None
+            return total
+
+        shape = [self.extent[c] for c in self.out_layout]
+        return te.compute(shape, element, f"conv{len(self.axes)}d_transpose_sum")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column along one axis that meets an element of the result: its tap and its place, and when there is one."""
+
+    places: dict[str, PrimExpr]
+    inside: list[PrimExpr]
+
+
 def _places(layout: str, phases: Sequence[str], apart: bool) -> list[str]:
     """The dimensions of the sums: those of the result, and the phases.
 
@@ -194,6 +287,7 @@ class _Phases:
         dilation: int,
     ) -> None:
         self.pad, self.stride, self.dilation = pad, stride, dilation
+        self.size, self.kernel = size, kernel
         self.shared = math.gcd(stride, dilation)
         self.step = stride // self.shared
         self.inverse = pow(dilation // self.shared, -1, self.step) if self.step > 1 else 0
@@ -205,6 +299,33 @@ class _Phases:
         earliest = first - (taps - 1) * (dilation // self.shared) - ((self.step - 1) * dilation // stride + 1)
         self.reach = intrin.max(-earliest, 0), intrin.max(self.count + first - size, 0)
         """The reach of windows before and after the data."""
+
+    @property
+    def most(self) -> int:
+        """The most columns that meet in an element of the result; 0 if that is not known."""
+        return -(-self.kernel.value // self.step) if isinstance(self.kernel, IntImm) else 0
+
+    def columns(self, axis: str, at: PrimExpr) -> list[_Column]:
+        """The columns that meet in an element of the result."""
+        end = at + self.pad
+        phase = end % self.stride if self.stride > 1 else const(0, "int64")
+        first: PrimExpr = phase
+        start: PrimExpr = const(0, "int64")
+        if self.dilation != 1:
+            first = phase // self.shared * self.inverse % self.step if self.step > 1 else start
+            start = (phase - first * self.dilation) // self.stride
+        result: list[_Column] = []
+        for j in range(self.most):
+            tap = first + j * self.step
+            place = end // self.stride + start - j * (self.dilation // self.shared)
+            is_first = j == 0 and self.dilation == 1 and self.pad >= 0
+            inside = [*([] if is_first else [place >= 0]), place < self.size]
+            if not is_const(simplify(self.kernel % self.step), 0):
+                inside.append(tap < self.kernel)
+            if self.shared > 1:
+                inside.append((phase % self.shared).equal(0))
+            result.append(_Column({axis.lower(): tap, axis: place}, inside))
+        return result
 
     def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:
         """The tap, and the element of the data, which may lie outside."""

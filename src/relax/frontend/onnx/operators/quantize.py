@@ -454,3 +454,38 @@ def dynamic_quantize_matmul(
 ) -> Tensor:
     data, scale, point = dynamic_quantize_linear(g, A)
     return matmul_integer_to_float(g, g.emit(data), B, scale, b_scale, point, b_zero_point, bias)
+
+
+@converter("QGemm", domain="com.microsoft")
+def qgemm(
+    g: Emitter,
+    A: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor,
+    B: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor,
+    C: Tensor | None = None,
+    y_scale: Tensor | None = None,
+    y_zero_point: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    left = g.emit(op.permute_dims(A, [1, 0])) if transA else A
+    total = g.emit(matmul_integer(g, left, _transposed(g, B) if transB else B, a_zero_point, b_zero_point))
+    if C is not None:
+        total = g.emit(op.add(total, C))
+    factor = op.multiply(_one_number(g, a_scale), _one_number(g, b_scale))
+    factor = g.emit(factor if alpha == 1.0 else op.multiply(g.emit(factor), g.const(alpha, "float32")))
+    if y_scale is not None and y_zero_point is not None:
+        return _requantized(g, total, factor, y_scale, y_zero_point, -1)
+    return op.multiply(op.astype(total, "float32"), _spread(g, total, factor, -1, 0))
+
+
+def _transposed(g: Emitter, x: Tensor) -> Tensor:
+    """A matrix transposed; one that is known stays known."""
+    if isinstance(x, Constant):
+        return g.const(np.ascontiguousarray(np.transpose(g.array(x, "matrix"))))
+    return g.emit(op.permute_dims(x, [1, 0]))

@@ -1,0 +1,130 @@
+"""StepProducts: products with few rows within other loops, against NumPy and the loops they were made from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import tir
+from relax.codegen import build_module, resolve
+from relax.schedules import schedule
+from relax.schedules.cpu import StepProducts
+from relax.script import from_source
+
+STEPS = """
+from relax.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((ROWS, 20), "float32"), b: T.handle, c: T.handle):
+    T.func_attr({"tir.noalias": True})
+    n = T.int64()
+    B = T.match_buffer(b, (20, n), "float32")
+    C = T.match_buffer(c, (ROWS, n + 3), "float32")
+    for t in range(2):
+        for s, row, k in T.grid(ROWS, n, DEPTH):
+            C[s, row + 3] = C[s, row + 3] + A[s, k] * B[k, row]
+        for s, row in T.grid(ROWS, n):
+            C[s, row + 3] = C[s, row + 3] - T.float32(1)
+"""
+
+
+def steps(rows, depth=20, dtype="float32"):
+    """Two steps, in each of which a product is added to all columns but three, and then something else is done."""
+    text = STEPS.replace("ROWS", str(rows)).replace("DEPTH", str(depth)).replace("float32", dtype)
+    return from_source(text)
+
+
+def integers(*shape, dtype="float32"):
+    return np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+
+
+def expected_of(a, b, c, depth=20):
+    result = c.copy()
+    result[:, 3:] += 2 * (a[:, :depth] @ b[:depth] - 1)
+    return result
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_of_any_number(target, rows, dtype):
+    func = steps(rows, dtype=dtype)
+    arranged = schedule(func, target, [StepProducts()])
+    assert "acc" in arranged.script()
+    assert schedule(arranged, target, [StepProducts()]) is arranged
+    tir.verify_well_formed(arranged)
+    here = build_module(schedule(func, resolve("llvm"), [StepProducts()]))["main"]
+    for n in (0, 1, 7, 16, 33, 200):
+        a, b, c = (
+            integers(rows, 20, dtype=dtype),
+            integers(20, n, dtype=dtype),
+            integers(rows, n + 3, dtype=dtype),
+        )
+        expected = expected_of(a, b, c)
+        for run in (here, lambda *args: tir.interpret(arranged, *args)):
+            result = c.copy()
+            run(a, b, result)
+            np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("machine", ["llvm -mcpu=haswell", "llvm -mcpu=x86-64", "llvm -mcpu=skylake-avx512"])
+def test_sums_fit_the_registers(machine):
+    """Of 16 registers, four rows by two vectors of sums leave enough for a line of B and an element of A."""
+    text = schedule(steps(4), resolve(machine), [StepProducts()]).script()
+    width = {"haswell": 16, "x86-64": 8, "skylake-avx512": 64}[machine.partition("=")[2]]
+    assert f'acc = T.allocate((4, {width}), scope="local")' in text
+
+
+def test_a_sum_over_nothing_leaves_what_is_there(target):
+    arranged = schedule(steps(4, depth=0), target, [StepProducts()])
+    a, b, c = integers(4, 20), integers(20, 40), integers(4, 43)
+    result = c.copy()
+    tir.interpret(arranged, a, b, result)
+    np.testing.assert_array_equal(result, expected_of(a, b, c, 0))
+
+
+def test_nan_and_infinity_reach_their_own_sums_only():
+    run = build_module(schedule(steps(2), resolve("llvm"), [StepProducts()]))["main"]
+    a, b, result = integers(2, 20), integers(20, 40), np.zeros((2, 43), "float32")
+    a[0, 3], b[5, 7], b[6, 8] = np.nan, np.inf, -np.inf
+    a[1, 5:7] = 1
+    run(a, b, result)
+    assert np.isnan(result[0, 3:]).all()
+    assert (result[:, :3] == 0).all()
+    np.testing.assert_array_equal(result[1, 10:12], [np.inf, -np.inf])
+    assert np.isfinite(np.delete(result[1], (10, 11))).all()
+
+
+OTHER = """
+from relax.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    T.func_attr({"tir.noalias": NOALIAS})
+    for s, row, k in T.grid(8, 8, 8):
+        C[PLACE] = VALUE
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "reason"),
+    [
+        ("C[s, row] + A[s, k] * C[k, row]", "s, row", "reads what it writes"),
+        ("C[s, row] + A[s, row] * B[k, row]", "s, row", "the left factor differs between columns"),
+        ("C[s, row] + A[s, k] * B[row, k]", "s, row", "the columns are not next to each other"),
+        ("C[s, row] + A[s, k] * B[s, row]", "s, row", "the right factor differs between rows"),
+        ("C[s, row] + A[s, k] * B[k, row]", "s, k", "another place"),
+        ("C[row, s] + A[s, k] * B[k, row]", "row, s", "columns lie in lines of their own"),
+        ("C[s, row] - A[s, k] * B[k, row]", "s, row", "no sum"),
+        ("C[s, s] + A[s, k] * B[k, row]", "s, s", "all columns are one element"),
+    ],
+)
+def test_other_loops_stay(target, value, place, reason):
+    text = OTHER.replace("VALUE", value).replace("PLACE", place).replace("NOALIAS", "True")
+    func = from_source(text)
+    assert schedule(func, target, [StepProducts()]) is func, reason
+
+
+def test_arguments_that_may_overlap_stay(target):
+    text = OTHER.replace("VALUE", "C[s, row] + A[s, k] * B[k, row]").replace("PLACE", "s, row")
+    func = from_source(text.replace("NOALIAS", "False"))
+    assert schedule(func, target, [StepProducts()]) is func
