@@ -332,10 +332,8 @@ class Sevens:
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
         values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
-        places = [(ko, int64(i), r, c) for i in range(PRODUCTS)]
         result = block([
-            *(Evaluate(prefetch(BufferLoad(lefts, (k, i, r + 1, c)), 1, 2)) for k, i, r, c in places),
-            *(vector_store(lefts, place, x) for place, x in zip(places, values, strict=True)),
+            *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
             *(vector_store(greatest, (int64(i), int64(0)), maximum(
                 vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
               for i, (a, b) in enumerate(((a11, a12), (a21, a22)))),
