@@ -556,19 +556,30 @@ class Sevens:
 
     def _finished(self, part: _Part, flags: Buffer, task: Var) -> Stmt:
         """The results of a part, a tile of each quarter at a time: what is combined is stored from the first cache."""
-        height = self.tile.rows
-        zero = spread(const(0, self.dtype), self.tile.lanes)
+        height, lanes = self.tile.rows, self.tile.lanes
+        nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
 
         def tile(io: Var) -> Stmt:
             first = io * height
-            combined = loop("r", height, lambda r: self._vectors(
-                lambda c: self._combined(part.sums, flags, task, first + r, c)))  # fmt: skip
-            return block([combined, loop("q", SUMS, lambda q: self._quarter(part, q, first))])
 
-        return block([vector_store(flags, (task, int64(0)), zero), loop("io", part.tiles, tile)])
+            def combined(flag: Buffer) -> Stmt:
+                return block([
+                    vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
+                    loop("r", height, lambda r: self._each_vector(
+                        lambda c: self._combined(part.sums, flag, first + r, c))),
+                    vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
+                ])  # fmt: skip
 
-    def _combined(self, sums: Buffer, flags: Buffer, task: Var, r: PrimExpr, c: PrimExpr) -> Stmt:
-        """A vector of each quarter of the results from the seven products, in the place of the first four."""
+            quarters = loop("q", SUMS, lambda q: self._quarter(part, q, first))
+            return block([alloc("flag", (lanes,), self.dtype, "local", combined), quarters])
+
+        return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
+
+    def _combined(self, sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
+        """A vector of each quarter of the results from the seven products, in the place of the first four.
+
+        Where one is not finite, the flag becomes something else than 0.
+        """
         lanes = self.tile.lanes
         p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
         first, second, third, fourth, fifth, sixth, seventh = p
@@ -576,10 +587,10 @@ class Sevens:
         c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
         total = Add(Add(c11, c12), Add(c21, c22))
         zero = spread(const(0, self.dtype), lanes)
-        flag = Add(vector_load(flags, (task, int64(0)), lanes), Mul(total, zero))
+        found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
         result = block([
             *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
-            vector_store(flags, (task, int64(0)), flag),
+            vector_store(flag, (int64(0),), found),
         ])  # fmt: skip
         values = [
             (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
