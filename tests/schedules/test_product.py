@@ -155,9 +155,8 @@ def test_streams_of_unknown_width_and_depth(same):
 def test_the_first_rule_that_fits_is_taken(target):
     few, many = (schedule(product(m, 512, 512), target, RULES).script() for m in (2, 64))
     assert "panel" not in few
-    assert (
-        "panel_memory = T.allocate((64, 64))" in many
-    )  # as much of 512 rows as the first-level cache of 32 KiB has room for
+    # An equal part of 512 rows, as a tenth of the second-level cache of 512 KiB has room for.
+    assert "panel_memory = T.allocate((128, 64))" in many
     assert 'acc = T.allocate((6, 64), scope="local")' in many
 
 
@@ -182,13 +181,25 @@ def test_a_scheduled_function_stays(target):
     assert schedule(func, target, RULES) is func
 
 
-@pytest.mark.parametrize("rows", [1, 5, 241, 245])
+@pytest.mark.parametrize("rows", [1, 5, 511, 515])
 def test_chunks_of_rows_and_blocks_of_the_depth(same, rows):
-    """Of this target, a block has 64 rows of a panel, and a chunk 240 rows of the result."""
+    """Of this target, a block has 192 rows of a panel, one for few rows 64, and a chunk 510 rows of the result."""
     m, k = te.var("m", "int64"), te.var("k", "int64")
-    for n, depth in ((70, 127), (70, 129)) if rows < 241 else ((20, 2),):
+    for n, depth in ((70, 127), (70, 193)) if rows < 511 else ((20, 2),):
         same(product(rows, n, depth), Product(), shapes(rows, n, depth))
         same(product(m, n, k), Product(), shapes(rows, n, depth))
+
+
+def test_tiles_ask_for_the_rows_of_the_next_one_where_panels_are_copied(target):
+    def script(func):
+        return schedule(func, target, [Product()]).script()
+
+    assert "T.prefetch(A_tile[6 + k % 8, k], 0, 3)" in script(product(64, 128, 70))
+    assert "T.prefetch" not in script(product(13, 128, 70))  # few rows, which stay in a cache
+    a, b = te.placeholder((70, 64), name="A"), te.placeholder((70, 128), name="B")
+    k = te.reduce_axis((0, 70), "k")
+    func = te.create_prim_func([a, b, te.compute((64, 128), lambda i, j: te.sum(a[k, i] * b[k, j], axis=k))])
+    assert "T.prefetch" not in script(func)  # rows that are next to each other in memory
 
 
 def test_few_panels_are_shared_by_groups_of_rows(same, target):

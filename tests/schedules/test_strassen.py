@@ -170,6 +170,13 @@ def test_few_passes_of_llvm_do_for_it(target):
     assert kernel.text.startswith(f"{worker.IN_ORDER}\n{worker.IN_VECTORS}\n")
 
 
+@pytest.mark.parametrize(("cores", "tasks"), [(1, 6), (2, 6), (3, 6), (4, 12)])
+def test_tasks_are_pairs_of_panels_and_parts_of_the_rows_only_for_more_cores(cores, tasks):
+    """Six pairs are enough for up to three cores: each part of the rows makes sums of B again."""
+    func, _ = packed(product(240, 768, 768), resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}"))
+    assert f"for task in T.parallel(T.int64({tasks})):" in func.script()
+
+
 def test_weights_take_no_more_memory(target):
     for fast in (True, False):
         func, packing = packed(product(te.var("m", "int64"), 768, 768), target, fast)

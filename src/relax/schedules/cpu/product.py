@@ -1,29 +1,30 @@
 """Products of matrices, of float32 or float64: register tiles over packed blocks.
 
     for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     64 columns, a group of rows
-        with T.block("C"):                       for ch in range(chunks):                 240 rows at a time
-            with T.init():                           sums[0:240, 0:64] = 0
-                C[i, j] = 0                          for ko in range(ceildiv(K, 128)):
-            C[i, j] += A[i, k] * B[k, j]                 panel[0:128, 0:64] = B[…]        copied
-                                                         for io in range(40):             rows, six at a time
+        with T.block("C"):                       for ch in range(chunks):                 1020 rows at a time
+            with T.init():                           sums[0:1020, 0:64] = 0
+                C[i, j] = 0                          for ko in range(ceildiv(K, 384)):
+            C[i, j] += A[i, k] * B[k, j]                 panel[0:384, 0:64] = B[…]        copied
+                                                         for io in range(170):            rows, six at a time
     for i, j in T.grid(M, N):                                acc = sums[io * 6 + …]       in registers
-        with T.block("D"):                                   for k in range(128):
+        with T.block("D"):                                   for k in range(384):
             D[i, j] = f(C[i, j])                                 acc[p, :] += A[row + p, k] * panel[k, :]   p in 0 .. 5
                                                              sums[io * 6 + …] = acc
                                                      D[…] = f(sums[…])                    C is no longer in memory
 
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
-and columns out among tiles and threads. The copy of a block of B stays in the first-level cache while all rows of a
-chunk go over it. The last panel is filled up with zeros, and only its columns in the matrix are stored. A product whose
-depth is known and one block needs no sums in memory: each tile stores its results. What tiles read and write are views
-(`tile_view`), so that only their places depend on sizes, and not each index.
+and columns out among tiles and threads. The copy of a block of B stays in the second-level cache while all rows of a
+chunk go over it; tiles ask for the rows of the next one. The last panel is filled up with zeros, and only its columns
+in the matrix are stored. A product whose depth is known and one block needs no sums in memory: each tile stores its
+results. What tiles read and write are views (`tile_view`), so that only their places depend on sizes, and not each
+index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
-cache. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in tiles of at most four; a tile
-that is alone reads in the order of memory, and asks for what is a little further on.
+cache; their blocks stay in the first. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in
+tiles of at most four; a tile that is alone reads in the order of memory, and asks for what is a little further on.
 
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
-High-Performance Matrix Multiplication*, 2008, with blocks for the first-level cache instead of the second.
+High-Performance Matrix Multiplication*, 2008.
 
 Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), results whose last
 dimension is not that of columns, and products that are small.
@@ -101,8 +102,10 @@ EVEN: Final = 8
 """Blocks of equal depth are a multiple of so many rows."""
 QUARTERS: Final = 4
 """The tiles that together ask for the next block of packed panels: each for one line in a step."""
+ROWS_ASKED: Final = 8
+"""The rows that tiles ask for one after the other: those of the next tile, rounded up to a power of two."""
 CHUNK: Final = 40
-"""The blocks of rows whose sums are in memory at a time."""
+"""The blocks of rows whose sums are in memory at a time, where panels are packed."""
 ROWS_OF_A_COPY: Final = 96
 """The rows that share a copy of a panel: copying it takes a few hundredths of the time of their tiles."""
 ROWS_OF_A_GROUP: Final = 24
@@ -147,10 +150,20 @@ def tiled(operands: Matrices, target: Target) -> Stmt:
     return _Writer(operands, target).tasks()
 
 
-def depth_of_block(target: Target, tile: Tile, bits: int) -> int:
-    """The rows of a panel that fill two thirds of the first-level cache."""
-    rows = target.machine.caches.l1 * 2 // 3 // (tile.columns * bits // 8)
-    return max(rows // 32 * 32, 32)
+def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
+    """The rows of a panel that fill two thirds of the first-level cache, or, of a deep block, a tenth of the second.
+
+    Tiles of full height read rows from the second level as fast as they multiply; there are fewer of them to begin and
+    to end. Low tiles multiply less for each row, and need the first level.
+    """
+    caches = target.machine.caches
+    size = max(caches.l1 * 2 // 3, caches.l2 // 10 if is_deep else 0)
+    return max(size // (tile.columns * bits // 8) // 32 * 32, 32)
+
+
+def blocks_of_chunk(target: Target, tile: Tile, bits: int) -> int:
+    """The blocks of rows whose sums fill a quarter of the second-level cache: they share a copy of a panel."""
+    return max(target.machine.caches.l2 // 4 // (tile.rows * tile.columns * bits // 8), CHUNK)
 
 
 def even_block(depth: PrimExpr, most: int) -> int:
@@ -219,8 +232,11 @@ class _Writer:
         bits = operands.total.dtype.bits
         self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
         tile = self.tile
-        self.cache = target.machine.caches.l2
-        """The bytes of the second-level cache."""
+        caches = target.machine.caches
+        self.cache = caches.l2 * 3 // 8
+        """The bytes of rows that all panels go over one after the other."""
+        if operands.packed is None:
+            self.cache = max(self.cache, caches.l3 // 4)
         self.dtype = str(operands.total.dtype)
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
@@ -233,7 +249,10 @@ class _Writer:
         """The number of blocks of the tile's full height, which groups share."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
         """True if no vector reaches beyond the last column."""
-        self.block = even_block(self.depth, depth_of_block(target, tile, bits))
+        is_packed = operands.packed is not None
+        self.block = even_block(self.depth, depth_of_block(target, tile, bits, not (self.few or is_packed)))
+        self.chunk = CHUNK if is_packed else blocks_of_chunk(target, tile, bits)
+        """The blocks of rows whose sums are in memory at a time."""
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
         self.widest = panels(columns, tile)[0].size if columns else tile.vectors
         """The vectors of the widest panels."""
@@ -279,9 +298,13 @@ class _Writer:
         return with_panels(self.columns, self.tile, counted)
 
     def _most_blocks(self, least: int) -> PrimExpr:
-        """The blocks of rows that stay in the second-level cache, beside a panel, while all panels go over them."""
+        """The blocks of rows that stay in a cache, beside a panel, while all panels go over them.
+
+        That is the second level for panels that are packed. To copy panels for each group takes longer than to read the
+        rows from the third level.
+        """
         size = self.tile.rows * self.depth * (self.operands.left.dtype.bits // 8)
-        fitting = floordiv(int64(self.cache * 3 // 8), maximum(size, int64(1)))
+        fitting = floordiv(int64(self.cache), maximum(size, int64(1)))
         return simplify(maximum(fitting, int64(least // self.tile.rows)))
 
     def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
@@ -324,11 +347,11 @@ class _Writer:
         """The rows of a group of blocks, so many at a time."""
         if self.few:
             return self._chunk(panel, int64(0), int64(0), None)
-        left = self._left()
+        left, chunk_size = self._left(), int64(self.chunk)
 
         def chunk(ch: PrimExpr) -> Stmt:
-            return let("block", begin + ch * CHUNK, lambda first: named(
-                "tiles", minimum(int64(CHUNK), maximum(end - first, int64(0))), partial(tiles, first)))  # fmt: skip
+            return let("block", begin + ch * self.chunk, lambda first: named(
+                "tiles", minimum(chunk_size, maximum(end - first, int64(0))), partial(tiles, first)))  # fmt: skip
 
         def tiles(first: Var, count: PrimExpr) -> Stmt:
             if is_const(left, 0):
@@ -338,9 +361,9 @@ class _Writer:
             return let("tail", Select(behind, left, int64(0)), partial(self._chunk, panel, first, count))
 
         number = simplify(end - begin)
-        if isinstance(number, IntImm) and number.value <= CHUNK:
+        if isinstance(number, IntImm) and number.value <= self.chunk:
             return self._chunk(panel, begin, number, None if is_const(left, 0) else left)
-        chunks = maximum(int64(1), floordiv(number + (CHUNK - 1), CHUNK))
+        chunks = maximum(int64(1), floordiv(number + (self.chunk - 1), self.chunk))
         return loop("ch", simplify(chunks), chunk)
 
     def _chunk(self, panel: _Panel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
@@ -349,7 +372,7 @@ class _Writer:
         row = simplify(first * height)
         if self.direct:
             return self._blocks(panel, _Rows(row, tiles, tail, None))
-        most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (CHUNK + 2)
+        most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (self.chunk + 2)
 
         def summed(sums: Buffer) -> Stmt:
             rows = _Rows(row, tiles, tail, sums)
@@ -533,7 +556,7 @@ class _Writer:
 
         def tile(acc: Buffer) -> Stmt:
             def step(right: Buffer, k: PrimExpr) -> Stmt:
-                asked = self._asked(part, k, share)
+                asked = self._asked(part, left, k, share)
                 return block([*asked, self._step(part, acc, left, right, k, height)])
 
             sums = alloc(
@@ -555,13 +578,19 @@ class _Writer:
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: _Block, k: PrimExpr, share: _Share) -> list[Stmt]:
+    def _asked(self, part: _Block, left: Buffer, k: PrimExpr, share: _Share) -> list[Stmt]:
         """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
 
-        Four tiles ask for all lines without the second one. A single low tile asks for what it reads soon.
+        Four tiles ask for all lines without the second one. A single low tile asks for what it reads soon. Where panels
+        are copied, a tile asks for the rows of the next one, which may be in the third level: for all in a few steps.
         """
         source, number, tiles = part.source, share.number, share.tiles
-        if self.operands.packed is None or (is_const(tiles, 1) and not share.low):
+        if self.operands.packed is None:
+            if self.few or share.low or self.operands.left.indices[-1] is not self.operands.k:
+                return []
+            row = int64(self.tile.rows) + floormod(k, ROWS_ASKED)
+            return [Evaluate(prefetch(BufferLoad(left, (row, k))))]
+        if is_const(tiles, 1) and not share.low:
             return []
         if is_const(tiles, 1):
             width, line = part.panel.vectors * self.tile.lanes, LINE // (self.operands.total.dtype.bits // 8)

@@ -2,27 +2,30 @@
 
     for i, j, k in T.grid(M, N, K):     for slab in range(…):                           516 rows at a time
         with T.block("C"):                  for r in T.parallel(258):                   the quarters of A and their sums
-            with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, A22, S1, S2, S3
+            with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, S1, S2, A22, S3
                 C[i, j] = 0                     uneven[r] = rows r and 258 + r are very different
-                                            for task in T.parallel(parts * pairs):      114 rows of a half, two panels
+                                            for task in T.parallel(parts * pairs):      258 rows of a half, two panels
             C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 384)):
-                                                    rights[0:4, 0:384, 0:64] = T2 - B21, T1, T2, T3
-    for i, j in T.grid(M, N):                       for i in range(3):                  in register tiles
-        with T.block("D"):                              sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
-            D[i, j] = f(C[i, j])                    for i in range(4):
-                                                        sums[3 + i, …] += lefts[ko, 3 + i, …] * rights[i, …]
-                                                sums[0:4, …] = C11, C12, C21, C22
-                                                D[…] = f(sums[0:4, …])
+                                                    for i in range(3):                  in register tiles
+    for i, j in T.grid(M, N):                           sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
+        with T.block("D"):                          for i in range(4):
+            D[i, j] = f(C[i, j])                        right[0:384, 0:64] = T1, T2, T2 - B21 or T3
+                                                        sums[3 + i, …] += lefts[ko, 3 + i, …] * right[…]
+                                                for io in range(43):                    a tile of each quarter
+                                                    sums[0:4, …] = C11, C12, C21, C22
+                                                    D[…] = f(sums[0:4, …])
 
 The quarters are those of the rows of a slab, of two neighbouring panels of columns, and of the depth. The form is
 S. Winograd's, with
 
     S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21        T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12
 
-and seven products P, from which U = P1 + P6, C11 = P1 + P2, C12 = U + P5 + P3, C21 = U + P7 - P4, C22 = U + P7 + P5.
+and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 - P6, and
+C22 = U + P7 + P4.
 Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
-weights take no more memory and few rows read no more of it. A part has seven sums, which stay in the second-level
-cache with a block of the panels. Tiles ask for what the next tile reads of A, and for the next block of the panels.
+weights take no more memory and few rows read no more of it: one after the other in the same memory, which stays in the
+second-level cache with the seven sums of a part. Tiles ask for what the next tile reads of A, and for the next block of
+the panels.
 
 Rows and depths that do not fill tiles are filled up where the sums of A are made: rows with the last row, depths with
 zeros. Columns behind the last pair of panels are left to the plain product.
@@ -48,7 +51,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...ir.transform import PassContext
 from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
@@ -104,10 +107,17 @@ LEAST_PAIRS: Final = 2
 """The pairs of panels from which on sums of A, which all pairs share, cost little."""
 SLAB: Final = 43
 """The most tiles of half a slab: sums of A are in memory for one slab at a time."""
+EVEN_TASKS: Final = 2
+"""The tasks of a core that keep it busy if all cores have as many: parts of the rows would make sums of B again."""
 LEAST_TILES: Final = 8
 """The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
 WASTE: Final = 16
 """Rows that fill up tiles may be one in so many."""
+
+_Quarter: TypeAlias = tuple[int, int]
+"""The half of the depth and the panel of a pair."""
+_PLACE: Final[_Quarter] = (-1, -1)
+"""In the place of a quarter: what is in the memory of right operands."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +207,7 @@ class Sevens:
         """True if blocks have no rows behind those of a half."""
         self.copied = SUMS if self.is_full else PRODUCTS
         """The right operands of a block that are copied: those behind the quarters, which are read where they are."""
-        fitting = caches.l2 // 5 // (PRODUCTS * tile.rows * tile.columns * 4)
+        fitting = caches.l2 // 2 // (PRODUCTS * tile.rows * tile.columns * 4)
         self.most_tiles = min(max(fitting, LEAST_TILES), SLAB)
         """The most tiles of a part, whose seven sums stay in the second-level cache."""
 
@@ -321,7 +331,7 @@ class Sevens:
         ]
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
-        values = (a11, a12, Sub(a12, s2), a22, s1, s2, Sub(a11, a21))
+        values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
         result = block([
             *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
             *(vector_store(greatest, (int64(i), int64(0)), maximum(
@@ -338,7 +348,9 @@ class Sevens:
     def _tasks(self, slab: _Slab, flags: Buffer, finite: Buffer) -> Stmt:
         """The parallel loop over parts of the rows and pairs of panels, and what they found."""
         pairs, tiles = int64(self.count // 2), slab.tiles
-        wanted = int64(-(-TASKS_PER_CORE * self.cores // (self.count // 2)) if self.cores > 1 else 1)
+        number = self.count // 2
+        even = number % self.cores == 0 and number >= EVEN_TASKS * self.cores
+        wanted = int64(1 if even else -(-TASKS_PER_CORE * self.cores // number))
         parts = maximum(ceildiv(tiles, int64(self.most_tiles)), minimum(wanted, floordiv(tiles, LEAST_TILES)))
 
         def task(parts: PrimExpr, share: PrimExpr, var: Var) -> Stmt:
@@ -379,10 +391,9 @@ class Sevens:
             part = _Part(slab, begin, tiles, pair, sums)
             return block([
                 *([] if self.blocks == 1 else [self._cleared(part)]),
-                scratch("rights", (self.copied, self.block, self.tile.columns), self.dtype, lambda rights: loop(
-                    "ko", self.blocks, lambda ko: self._block(part, rights, ko))),
-                self._quarters(part, flags, task),
-                self._results(part),
+                scratch("right", (self.block, self.tile.columns), self.dtype, lambda right: loop(
+                    "ko", self.blocks, lambda ko: self._block(part, right, ko))),
+                self._finished(part, flags, task),
             ])  # fmt: skip
 
         return scratch("sums", shape, self.dtype, summed)
@@ -407,62 +418,68 @@ class Sevens:
 
     # ------------------------------------------------------------------ products
 
-    def _block(self, part: _Part, rights: Buffer, ko: Var) -> Stmt:
+    def _block(self, part: _Part, right: Buffer, ko: Var) -> Stmt:
         """Seven products over a block of both halves of the depth, three of them with quarters as they are packed."""
         plain, columns = PRODUCTS - self.copied, self.tile.columns
 
         def with_quarter(i: Var) -> Stmt:
             """B11, B21 or B22."""
-            right, lower = floordiv(i, 2), minimum(i, int64(1))
-            start = self._panel(part.pair, right) + (lower * self.half + ko * self.block) * columns
+            side, lower = floordiv(i, 2), minimum(i, int64(1))
+            start = self._panel(part.pair, side) + (lower * self.half + ko * self.block) * columns
             view = self._packed_view((self.block, columns), simplify(start))
-            return self._tiles(part, ko, i, view)
+            return DeclBuffer(view, self._tiles(part, ko, i, view))
 
         def with_sum(i: Var) -> Stmt:
-            view = decl_buffer(
-                [int64(self.block), int64(columns)], self.dtype, "right", data=rights.data,
-                elem_offset=simplify(i * (self.block * columns)),
-            )  # fmt: skip
-            return self._tiles(part, ko, i + plain, view)
+            return block([self._right(part, right, ko, i), self._tiles(part, ko, i + plain, right)])
 
         plainly = [loop("i", plain, with_quarter)] if plain else []
-        return block([self._rights(part, rights, ko), *plainly, loop("i", self.copied, with_sum)])
+        return block([*plainly, loop("i", self.copied, with_sum)])
 
     def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer) -> Stmt:
         """A product of blocks, in tiles."""
         rows = self.tile.rows
-        return DeclBuffer(right, loop("io", part.tiles, lambda io: self._tile(
-            part, right, ko, i, io * rows, io)))  # fmt: skip
+        return loop("io", part.tiles, lambda io: self._tile(part, right, ko, i, io * rows, io))
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
         """The place in the packed matrix at which one of a pair of panels begins."""
         return (pair * 2 + right) * (self.depth * self.tile.columns)
 
-    def _rights(self, part: _Part, rights: Buffer, ko: Var) -> Stmt:
-        """The right operands of a block that are sums of quarters; the other three too where their rows end in one."""
-        columns, lanes = self.tile.columns, self.tile.lanes
-        views: list[Buffer] = []
-        for start, size in self._halves():
-            for right in (0, 1):
-                offset = self._panel(part.pair, right) + start * columns
-                views.append(self._packed_view((size, columns), simplify(offset)))
+    def _right(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
+        """The right operand of product `i` of those that are copied, in the place of the one before it."""
+        b11, b12, b21, b22 = ((half, side) for half in (0, 1) for side in (0, 1))
+        # B11, B21, B22, T1, T2 = B22 - T1, T2 - B21, T3: a quarter, or what is in place, and what is taken from it.
+        terms = ((b11, None), (b21, None), (b22, None), (b12, b11), (b22, _PLACE), (_PLACE, b21), (b22, b12))
+        *others, last = (self._difference(part, right, ko, *pair) for pair in terms[-self.copied :])
+        result = last
+        for number, stmt in reversed(list(enumerate(others))):
+            result = IfThenElse(i.equal(number), stmt, result)
+        return result
 
-        def sums(k: Var, c: PrimExpr) -> Stmt:
+    def _difference(
+        self, part: _Part, right: Buffer, ko: Var, first: _Quarter, second: _Quarter | None
+    ) -> Stmt:
+        """Store a block of one quarter of a pair of panels less another; halves are filled up with their last row."""
+        columns, lanes, halves = self.tile.columns, self.tile.lanes, self._halves()
+        views: dict[_Quarter, Buffer] = {}
+        for quarter in (first, second):
+            if quarter is not None and quarter is not _PLACE:
+                start, size = halves[quarter[0]]
+                offset = self._panel(part.pair, quarter[1]) + start * columns
+                views[quarter] = self._packed_view((size, columns), simplify(offset))
+
+        def term(quarter: _Quarter, k: Var, c: PrimExpr) -> PrimExpr:
+            if quarter is _PLACE:
+                return vector_load(right, (k, c), lanes)
             row = ko * self.block + k
-            rows = [row if self.is_full else minimum(row, int64(size - 1)) for _, size in self._halves()]
-            places = [rows[0], rows[0], rows[1], rows[1]]
-            loads = [vector_load(v, (simplify(p), c), lanes) for v, p in zip(views, places, strict=True)]
-            b11, b12, b21, b22 = (Var(name, self.vector) for name in ("b11", "b12", "b21", "b22"))
-            t1, t2 = Var("t1", self.vector), Var("t2", self.vector)
-            values = (b11, b21, b22, Sub(t2, b21), t1, t2, Sub(b22, b12))[-self.copied :]
-            result = block(vector_store(rights, (int64(i), k, c), x) for i, x in enumerate(values))
-            result = LetStmt(t1, Sub(b12, b11), LetStmt(t2, Sub(b22, t1), result))
-            for var, load in reversed(list(zip((b11, b12, b21, b22), loads, strict=True))):
-                result = LetStmt(var, load, result)
-            return result
+            row = row if self.is_full else minimum(row, int64(halves[quarter[0]][1] - 1))
+            return vector_load(views[quarter], (simplify(row), c), lanes)
 
-        result = loop("k", self.block, lambda k: self._vectors(lambda c: sums(k, c)))
-        for view in reversed(views):
+        def value(k: Var, c: PrimExpr) -> Stmt:
+            whole = term(first, k, c)
+            return vector_store(right, (k, c), whole if second is None else Sub(whole, term(second, k, c)))
+
+        result = loop("k", self.block, lambda k: self._each_vector(lambda c: value(k, c)))
+        for view in views.values():
             result = DeclBuffer(view, result)
         return result
 
@@ -485,7 +502,7 @@ class Sevens:
             [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
             elem_offset=simplify(row * self.block),
         )  # fmt: skip
-        asked = self._asked(part, ko, i, io)
+        panel, asked = self._asked(part, ko, i, io)
 
         def asked_left(k: PrimExpr) -> Stmt:
             """Prefetches of the sums of A for the next tile, which follow those of this one."""
@@ -506,12 +523,12 @@ class Sevens:
             steps = alloc("vectors", (width,), self.dtype, "local", lambda vectors: loop(
                 "k", self.block, lambda k: block([
                     asked(k), asked_left(k), self._step(acc, left, right, vectors, k)])))  # fmt: skip
-            return block([old, DeclBuffer(left, steps), new])
+            return block([old, DeclBuffer(panel, DeclBuffer(left, steps)), new])
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: Var) -> Callable[[PrimExpr], Stmt]:
-        """Prefetches of a tile: the lines of a part of a quarter of the next block of the panels."""
+    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: Var) -> tuple[Buffer, Callable[[PrimExpr], Stmt]]:
+        """Prefetches of a tile: the lines of a part of a quarter of the next block of the panels, and their view."""
         columns, lanes = self.tile.columns, self.tile.lanes
         size = self.block * columns
         quarter = floormod(i, 4)
@@ -519,8 +536,8 @@ class Sevens:
         view = self._packed_view((1, columns), simplify(place))
         following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
         start = simplify(following + floormod(io, self.tile.vectors) * (self.block * lanes))
-        return lambda k: DeclBuffer(view, Evaluate(prefetch(
-            BufferLoad(view, (int64(0), start + k * lanes)), locality=2)))  # fmt: skip
+        return view, lambda k: Evaluate(prefetch(
+            BufferLoad(view, (int64(0), start + k * lanes)), locality=2))  # fmt: skip
 
     def _step(self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: PrimExpr) -> Stmt:
         """One rank-one update of a tile."""
@@ -537,71 +554,88 @@ class Sevens:
 
     # ------------------------------------------------------------------ results
 
-    def _quarters(self, part: _Part, flags: Buffer, task: Var) -> Stmt:
-        """The quarters of the results from the seven products, in the place of the first four."""
-        sums, lanes = part.sums, self.tile.lanes
+    def _finished(self, part: _Part, flags: Buffer, task: Var) -> Stmt:
+        """The results of a part, a tile of each quarter at a time: what is combined is stored from the first cache."""
+        height, lanes = self.tile.rows, self.tile.lanes
+        nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
+
+        def tile(io: Var) -> Stmt:
+            first = io * height
+
+            def combined(flag: Buffer) -> Stmt:
+                return block([
+                    vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
+                    loop("r", height, lambda r: self._each_vector(
+                        lambda c: self._combined(part.sums, flag, first + r, c))),
+                    vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
+                ])  # fmt: skip
+
+            quarters = loop("q", SUMS, lambda q: self._quarter(part, q, first))
+            return block([alloc("flag", (lanes,), self.dtype, "local", combined), quarters])
+
+        return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
+
+    def _combined(self, sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
+        """A vector of each quarter of the results from the seven products, in the place of the first four.
+
+        Where one is not finite, the flag becomes something else than 0.
+        """
+        lanes = self.tile.lanes
+        p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
+        first, second, third, fourth, fifth, sixth, seventh = p
+        u, w = Var("u", self.vector), Var("w", self.vector)
+        c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
+        total = Add(Add(c11, c12), Add(c21, c22))
         zero = spread(const(0, self.dtype), lanes)
-
-        def combined(r: Var, c: PrimExpr) -> Stmt:
-            p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
-            first, second, third, fourth, fifth, sixth, seventh = p
-            u, w = Var("u", self.vector), Var("w", self.vector)
-            c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
-            total = Add(Add(c11, c12), Add(c21, c22))
-            flag = Add(vector_load(flags, (task, int64(0)), lanes), Mul(total, zero))
-            result = block([
-                *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
-                vector_store(flags, (task, int64(0)), flag),
-            ])  # fmt: skip
-            values = [
-                (u, Add(first, sixth)), (w, Add(u, seventh)), (c11, Add(first, second)),
-                (c12, Add(Add(u, fifth), third)), (c21, Sub(w, fourth)), (c22, Add(w, fifth)),
-            ]  # fmt: skip
-            loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
-            for var, value in reversed([*loads, *values]):
-                result = LetStmt(var, value, result)
-            return result
-
-        rows = simplify(part.tiles * self.tile.rows)
-        return block([
-            vector_store(flags, (task, int64(0)), zero),
-            loop("r", rows, lambda r: self._vectors(lambda c: combined(r, c))),
+        found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
+        result = block([
+            *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
+            vector_store(flag, (int64(0),), found),
         ])  # fmt: skip
+        values = [
+            (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
+            (c12, Add(Add(u, fourth), third)), (c21, Sub(w, sixth)), (c22, Add(w, fourth)),
+        ]  # fmt: skip
+        loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
+        for var, value in reversed([*loads, *values]):
+            result = LetStmt(var, value, result)
+        return result
 
-    def _results(self, part: _Part) -> Stmt:
-        """Store what is made of the four quarters."""
-        slab, height, columns = part.slab, self.tile.rows, self.tile.columns
-        begin = simplify(part.begin * height)
+    def _quarter(self, part: _Part, q: Var, first: PrimExpr) -> Stmt:
+        """Store what is made of a tile of a quarter, as far as it has rows."""
+        slab, height = part.slab, self.tile.rows
+        lower, right = floordiv(q, 2), floormod(q, 2)
+        begin = simplify(part.begin * height) + first
+        held = Select(lower.equal(0), slab.upper, slab.rows - slab.upper)
+        count = maximum(minimum(held - begin, int64(height)), int64(0))
+        row = slab.first + lower * slab.upper + begin
+        column = (part.pair * 2 + right) * self.tile.columns
+        return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
+            "row", row, lambda row: let("column", column, lambda column: self._stored(
+                part.sums, (q, first), (row, column), count)))))  # fmt: skip
 
-        def quarter(q: Var) -> Stmt:
-            lower, right = floordiv(q, 2), floormod(q, 2)
-            held = Select(lower.equal(0), slab.upper, slab.rows - slab.upper)
-            count = maximum(minimum(held - begin, part.tiles * height), int64(0))
-            row = slab.first + lower * slab.upper + begin
-            column = (part.pair * 2 + right) * columns
-            return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
-                "row", row, lambda row: let("column", column, lambda column: self._quarter(
-                    part.sums, q, row, column, count)))))  # fmt: skip
-
-        return loop("q", 4, quarter)
-
-    def _quarter(self, sums: Buffer, q: Var, row: Var, column: Var, count: PrimExpr) -> Stmt:
+    def _stored(
+        self, sums: Buffer, source: tuple[Var, PrimExpr], place: tuple[Var, Var], count: PrimExpr
+    ) -> Stmt:
+        """Store the results of some rows of a quarter, and ask for the place of those of the next tile."""
         lanes, operands = self.tile.lanes, self.operands
+        q, first = source
+        row, column = place
         at = {operands.row: row, operands.column: column}
         result = Results(operands, at, count, int64(self.tile.columns))
 
         def plain(r: Var, c: PrimExpr) -> Stmt:
-            return vector_store(result.out, result.place(r, c), vector_load(sums, (q, r, c), lanes))
+            return vector_store(result.out, result.place(r, c), vector_load(sums, (q, first + r, c), lanes))
 
         def made(r: Var, c: PrimExpr) -> Stmt:
             return loop("x", lanes, lambda x: result.made(
-                r, c + x, BufferLoad(sums, (q, r, c + x))), ForKind.VECTORIZED)  # fmt: skip
+                r, c + x, BufferLoad(sums, (q, first + r, c + x))), ForKind.VECTORIZED)  # fmt: skip
 
-        if result.is_sum:
-            each = loop("r", count, lambda r: self._vectors(lambda c: plain(r, c)))
-        else:
-            each = loop("r", count, lambda r: loop("v", self.tile.vectors, lambda v: made(r, v * lanes)))
-        return result.declared(each)
+        def row_of(r: Var) -> Stmt:
+            store = plain if result.is_sum else made
+            return self._vectors(lambda c: block([result.asked(r + self.tile.rows, c, 2), store(r, c)]))
+
+        return result.declared(loop("r", count, row_of))
 
 
 def _while(finite: Buffer, body: Stmt) -> Stmt:
