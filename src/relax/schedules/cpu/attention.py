@@ -42,6 +42,7 @@ from ...tir.nests import root_of
 from ..contraction import size_of, with_root
 from ..rule import ScheduleRule
 from .attention_blocks import Streamed
+from .attention_rounded import Rounded
 from .decoding import FEW_QUERIES, Decoded, is_streamable
 
 SMALL: Final = 8192
@@ -71,11 +72,12 @@ class StreamedAttention(ScheduleRule):
 def written_attention(one: Attention, target: Target) -> Stmt:
     """The loops of an attention: for few queries, one after the other; else in blocks of them."""
     rows = size_of(one.row)
+    blocks = Streamed(one, target) if one.rounded is None else Rounded(one, target)
     if not is_streamable(one):
-        return Streamed(one, target).tasks()
+        return blocks.tasks()
     if isinstance(rows, IntImm):
-        return (Decoded if rows.value <= FEW_QUERIES else Streamed)(one, target).tasks()
-    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), Streamed(one, target).tasks())
+        return Decoded(one, target).tasks() if rows.value <= FEW_QUERIES else blocks.tasks()
+    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), blocks.tasks())
 
 
 def _is_worth_it(one: Attention) -> bool:

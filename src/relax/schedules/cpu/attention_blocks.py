@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...prim import Add, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
@@ -30,6 +30,7 @@ from .operands import Values
 from .scores import Parts, Scores, part_of
 from .squares import turned
 from .tiling import Tile, even_pieces, tile_for
+from .words import Words, bits_view, declared, words_for
 
 LINE: Final = 64
 """The bytes of a cache line."""
@@ -39,6 +40,7 @@ MOST_TILES: Final = 20
 """The most tiles of keys of a block."""
 AHEAD: Final = 16
 """The keys between one whose value is used and that whose value is asked for."""
+Shapes: TypeAlias = "dict[str, tuple[int | PrimExpr, ...]]"
 
 
 class Streamed:
@@ -57,6 +59,8 @@ class Streamed:
         self.tile = Tile(tile.rows, vectors, tile.lanes)
         self.width = self.tile.columns
         """The queries of a block."""
+        self.words = _words_of_products(one, target)
+        """The words of queries and keys that are multiplied; None: they are multiplied as floats."""
         fitting = target.machine.caches.l1 // 3 // (self.width * bits // 8)
         self.most_keys = min(max(fitting // tile.rows, FEWEST_TILES), MOST_TILES) * tile.rows
         """The keys of a block, whose weights and values fill most of the first-level cache."""
@@ -83,10 +87,12 @@ class Streamed:
 
     def _queries(self, values: Values, inside: PrimExpr) -> Stmt:
         """All keys for a block of queries."""
-        shapes = {
+        shapes: Shapes = {
             "queries": (self.depth, self.width), "most": (self.width,), "total": (self.width,),
             "sums": (self.columns, self.width), "results": (self.width, self.columns),
         }  # fmt: skip
+        if self.words is not None:
+            shapes["queries"] = (self.depth // self.words.group, self.width)
 
         def body(memory: Mapping[str, Buffer]) -> Stmt:
             return block([
@@ -97,14 +103,13 @@ class Streamed:
 
         return self._allocated(shapes, body)
 
-    def _allocated(
-        self, shapes: Mapping[str, tuple[int, ...]], body: Callable[[Mapping[str, Buffer]], Stmt]
-    ) -> Stmt:
+    def _allocated(self, shapes: Shapes, body: Callable[[Mapping[str, Buffer]], Stmt]) -> Stmt:
         def rest(names: Sequence[str], memory: Mapping[str, Buffer]) -> Stmt:
             if not names:
                 return body(memory)
             name, *others = names
-            return scratch(name, shapes[name], self.dtype, lambda b: rest(others, {**memory, name: b}))
+            dtype = "int32" if name == "queries" and self.words is not None else self.dtype
+            return scratch(name, shapes[name], dtype, lambda b: rest(others, {**memory, name: b}))
 
         return rest(list(shapes), {})
 
@@ -116,15 +121,11 @@ class Streamed:
 
     def _start(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
         """Transpose the queries; no key has been seen."""
-        one, zero = self.one, const(0, self.dtype)
-        queries, sums = memory["queries"], memory["sums"]
-        view = part_of(one.query, values, ((one.row.var, inside), (one.depth.var, int64(self.depth))))
-
-        def wide(value: PrimExpr) -> PrimExpr:
-            return value.astype(str(one.product.dtype.with_lanes(value.dtype.lanes)))
-
-        copy = DeclBuffer(view, turned(view, queries, inside, int64(self.depth), self.tile.lanes, wide))
-        cleared = loop("k", self.depth, lambda k: self._each(lambda i: BufferStore(queries, zero, (k, i))))
+        queries, sums, zero = memory["queries"], memory["sums"], const(0, self.dtype)
+        nothing = const(0, str(queries.dtype))
+        copy = self._queries_by_depth(values, queries, inside)
+        cleared = loop("k", queries.shape[0], lambda k: self._each(
+            lambda i: BufferStore(queries, nothing, (k, i))))  # fmt: skip
         if not is_const(inside, self.width):
             copy = block([IfThenElse(inside < self.width, cleared), copy])
         least = const(float("-inf"), self.dtype)
@@ -135,11 +136,33 @@ class Streamed:
                 BufferStore(memory["most"], least, (i,)), BufferStore(memory["total"], zero, (i,))])),
         ])  # fmt: skip
 
+    def _queries_by_depth(self, values: Values, queries: Buffer, inside: PrimExpr) -> Stmt:
+        """Copy the queries, or their words, so that neighbouring queries are neighbours."""
+        one, lanes, words = self.one, self.tile.lanes, self.words
+        view = part_of(one.query, values, ((one.row.var, inside), (one.depth.var, int64(self.depth))))
+        if words is None:
+            wide = one.product.dtype
+            copy = turned(view, queries, inside, int64(self.depth), lanes, lambda value: value.astype(
+                str(wide.with_lanes(value.dtype.lanes))))  # fmt: skip
+            return DeclBuffer(view, copy)
+        bits, group = bits_view(view), words.group
+        number = self.depth // group
+
+        def copied(rows: Buffer) -> Stmt:
+            def row(i: Var) -> Stmt:
+                return loop("w", number, lambda w: BufferStore(rows, words.neighbours(
+                    vector_load(bits, (i, w * group), group), True), (i, w)))  # fmt: skip
+
+            filled = declared([(view, one.query.buffer), (bits, view)], loop("i", inside, row))
+            return block([filled, turned(rows, queries, inside, int64(number), lanes, lambda word: word)])
+
+        return scratch("rows", (self.width, number), "int32", copied)
+
     # ------------------------------------------------------------------ keys
 
     def _all_keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
         begin, end = self.scores.visible(values, inside, self.keys)
-        shapes = {"weights": (self.most_keys, self.width), "new": (self.width,), "old": (self.width,)}
+        shapes: Shapes = {"weights": (self.most_keys, self.width), "new": (self.width,), "old": (self.width,)}
 
         def blocks(begin: PrimExpr, end: PrimExpr) -> Stmt:
             count = simplify(ceildiv(end - begin, self.most_keys))
@@ -169,8 +192,12 @@ class Streamed:
             begin = self._each(lambda i: BufferStore(new, BufferLoad(most, (i,)), (i,)))
             return block([begin, scored, self._weighed(memory, count), self._mixed(memory, heads, count)])
 
-        return DeclBuffer(keys, DeclBuffer(heads, self._widened(keys, count, self.depth, lambda keys: (
+        return DeclBuffer(keys, DeclBuffer(heads, self._factors(keys, count, lambda keys: (
             self._widened(heads, count, self.columns, lambda heads: body(keys, heads))))))  # fmt: skip
+
+    def _factors(self, keys: Buffer, count: PrimExpr, body: Callable[[Buffer], Stmt]) -> Stmt:
+        """`body` of a part of the keys as they are multiplied."""
+        return body(keys) if self.words is not None else self._widened(keys, count, self.depth, body)
 
     def _widened(self, part: Buffer, count: PrimExpr, size: int, body: Callable[[Buffer], Stmt]) -> Stmt:
         """`body` of a part of the keys or values as floats of the sums' dtype."""
@@ -208,8 +235,14 @@ class Streamed:
 
                 return self._each(lane)
 
+            words = self.words
+            bits = keys if words is None else bits_view(keys)
+
             def left(p: PrimExpr, k: PrimExpr) -> PrimExpr:
-                return BufferLoad(keys, (first + p, k))
+                if words is None:
+                    return BufferLoad(keys, (first + p, k))
+                group = words.group
+                return words.neighbours(vector_load(bits, (first + p, k * group), group), True)
 
             def ahead(k: PrimExpr) -> PrimExpr:
                 """The lines of the keys of the next tile, one after the other."""
@@ -218,7 +251,8 @@ class Streamed:
                 key = first + height + floordiv(k, lines)
                 return BufferLoad(keys, (key, floormod(k, lines) * numbers))
 
-            return self._tile(height, None, int64(self.depth), left, queries, finished, ahead)
+            made = self._tile(height, None, queries.shape[0], left, queries, finished, ahead, words)
+            return declared([(bits, keys)], made)
 
         height = self.tile.rows
         whole = floordiv(count, height)
@@ -234,14 +268,18 @@ class Streamed:
     def _tile(
         self, height: int, start: Callable[[PrimExpr, PrimExpr], PrimExpr] | None, depth: PrimExpr,
         left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[Buffer], Stmt],
-        ahead: Callable[[PrimExpr], PrimExpr],
+        ahead: Callable[[PrimExpr], PrimExpr] | None, words: Words | None = None,
     ) -> Stmt:  # fmt: skip
         """`finished` of sums in registers: of `left` of a row and the depth times rows of `right`, from `start` on.
 
         Each step asks for the line of an element that is needed later: keys and values may be far apart in memory.
+        With `words` both operands are words, of which dot products are made.
         """
         lanes = self.tile.lanes
-        vector = str(self.one.product.dtype.with_lanes(lanes))
+        vector = str(right.dtype.with_lanes(lanes))
+
+        def plus(total: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+            return Add(total, Mul(a, b)) if words is None else words.add(total, a, b)
 
         def each(body: Callable[[PrimExpr], Stmt]) -> Stmt:
             return loop("v", self.tile.vectors, lambda v: body(v * lanes), ForKind.UNROLLED)
@@ -254,17 +292,17 @@ class Streamed:
             def step(vectors: Buffer, k: PrimExpr) -> Stmt:
                 def row(p: Var) -> Stmt:
                     element = Var("a", vector)
-                    update = each(lambda c: vector_store(acc, (p, c), Add(
-                        vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
+                    update = each(lambda c: vector_store(acc, (p, c), plus(
+                        vector_load(acc, (p, c), lanes), element, vector_load(vectors, (c,), lanes))))  # fmt: skip
                     return LetStmt(element, spread(left(p, k), lanes), update)
 
                 loads = each(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
-                asked = Evaluate(prefetch(ahead(k), locality=3))
-                return block([asked, loads, loop("p", height, row, ForKind.UNROLLED)])
+                asked = [] if ahead is None else [Evaluate(prefetch(ahead(k), locality=3))]
+                return block([*asked, loads, loop("p", height, row, ForKind.UNROLLED)])
 
             return block([
                 loop("p", height, lambda p: each(lambda c: begun(p, c)), ForKind.UNROLLED),
-                alloc("vectors", (self.width,), self.dtype, "local", lambda vectors: loop(
+                alloc("vectors", (self.width,), str(right.dtype), "local", lambda vectors: loop(
                     "k", depth, lambda k: step(vectors, k))),
                 finished(acc),
             ])  # fmt: skip
@@ -343,6 +381,15 @@ class Streamed:
         rows = loop("i", inside, lambda i: finish.row(
             i, BufferLoad(total, (i,)), BufferLoad(most, (i,)), lambda c: BufferLoad(results, (i, c))))  # fmt: skip
         return block([copy, finish.declared(rows)])
+
+
+def _words_of_products(one: Attention, target: Target) -> Words | None:
+    """The words of queries and keys, if these are words as they lie in memory, of which the machine has products."""
+    query, keys, sums = one.query.dtype, one.keys.dtype, one.product.dtype
+    if target.machine.vector_bits < 128 or keys.is_integer or one.keys.indices[-1] is not one.depth.var:
+        return None
+    words = words_for(target, query, keys, sums)
+    return words if words is not None and _number(one.depth) % words.group == 0 else None
 
 
 def _number(v: IterVar) -> int:
