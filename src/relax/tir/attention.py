@@ -203,8 +203,8 @@ class _Chain:
         store = mixed.store.replace(value=Div(sums, whole) if is_undivided else sums)
         out = self._finished(store, mixed, weight, whole, reached)
         self.inlined |= {product.position, mixed.position, self.reductions[largest.buffer].position}
-        inner = self._inner(out.buffer)
         values = self._source(values)
+        inner = self._inner(out.buffer)
         row, column = _roles(mixed.spatial, *factors, values)
         batch = tuple(v for v in mixed.spatial if v is not row and v is not column)
         result = Attention(

@@ -1,4 +1,4 @@
-"""Attention whose weights are rounded once they are divided, as mixed precision has it: the scores of all keys are kept.
+"""Attention whose weights are rounded once they are divided, as in mixed precision: scores of all keys are kept.
 
     X[b, i, j] = Σ_k float32(Q[b, i, k]) · float32(K[b, j, k])        queries = words of Q[b, 64 queries, :]ᵀ
     W[b, i, j] = exp(X[b, i, j] - M[b, i])                            for ko in range(ceildiv(n, 120)):
@@ -156,9 +156,12 @@ class Rounded(Streamed):
         one = self.one
         heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
         if self.pairs is None:
-            added = self._widened(heads, count, self.columns, lambda heads: block([
-                self._rounded(memory, count), self._added(memory["sums"], heads, memory["weights"], count, None)]))  # fmt: skip
-            return DeclBuffer(heads, added)
+
+            def of_floats(heads: Buffer) -> Stmt:
+                added = self._added(memory["sums"], heads, memory["weights"], count, None)
+                return block([self._rounded(memory, count), added])
+
+            return DeclBuffer(heads, self._widened(heads, count, self.columns, of_floats))
         pairs, group = self.pairs, self.pairs.group
         shape, number = self.most_keys // group, simplify(ceildiv(count, group))
 
@@ -201,8 +204,10 @@ class Rounded(Streamed):
             def number(j: PrimExpr, c: PrimExpr) -> PrimExpr:
                 return BufferLoad(bits, (j, c))
 
-            return loop("c", self.columns, lambda c: BufferStore(
-                target, words.word(_group(words, number, w, c, inside), False), (w, c)), ForKind.VECTORIZED)  # fmt: skip
+            def word(c: PrimExpr) -> Stmt:
+                return BufferStore(target, words.word(_group(words, number, w, c, inside), False), (w, c))
+
+            return loop("c", self.columns, word, ForKind.VECTORIZED)
 
         return declared([(bits, heads)], self._each_word(words, count, pair))
 

@@ -168,8 +168,9 @@ class Decoded:
                 let("new", new, lambda new: self._weighed(weights, heads, sums, state, count, new)),
             ])  # fmt: skip
 
-        return DeclBuffer(keys, DeclBuffer(heads, scratch("weights", (self.most_keys,), self.dtype, lambda weights: scratch(
-            "greatest", (lanes,), self.dtype, lambda greatest: body(weights, greatest)))))  # fmt: skip
+        written = scratch("weights", (self.most_keys,), self.dtype, lambda weights: scratch(
+            "greatest", (lanes,), self.dtype, lambda greatest: body(weights, greatest)))  # fmt: skip
+        return DeclBuffer(keys, DeclBuffer(heads, written))
 
     def _groups(
         self, count: PrimExpr, whole: Callable[[PrimExpr], Stmt], single: Callable[[PrimExpr], Stmt]
@@ -303,9 +304,7 @@ class Decoded:
                         acc, (first,), Add(vector_load(acc, (first,), lanes), Mul(weight, value))
                     )
 
-                return LetStmt(
-                    weight, spread(factor(j, inverse), lanes), self._vectors(self.columns, update)
-                )
+                return LetStmt(weight, spread(factor(j, inverse), lanes), self._vectors(self.columns, update))
 
             return block([
                 self._vectors(self.columns, begun),

@@ -16,9 +16,9 @@ The kernels are recognised by what they compute (`tir.attention`), after they ar
 results are those of the same formulas. FuseOps, which runs next, keeps to the kernels that are left.
 
 A group begins with a product and ends with another one that reads what was made of it; in between may stand anything
-that makes scores of products, and the softmax. Transposes of operands, and transposes and conversions of the result, join it
-if nothing else reads them. Weights that are converted to a narrower dtype before they are used, as ToMixedPrecision
-has them, are so in the kernel too.
+that makes scores of products, and the softmax. Transposes of operands join it if nothing else reads them, and so do
+transposes and conversions of the result. Weights that are converted to a narrower dtype before they are used, as
+ToMixedPrecision has them, are rounded in the kernel too.
 
 Left alone are scores, weights and products that something else reads, kernels on two sides of a call that may write to
 a tensor or on different virtual devices, calls that are not proved to fit their kernel, and scores of 16-bit floats.
@@ -152,7 +152,7 @@ class _Block:
         return isinstance(self.bindings[number].var, DataflowVar)
 
     def _with_transposes(self, chain: set[int]) -> set[int]:
-        """A chain with the transposes of its operands that nothing else reads, and what moves or converts its result."""
+        """A chain with transposes of its operands that nothing else reads, and what moves or converts its result."""
         members = set(chain)
         for number in chain:
             for operand in self.operands[number]:
