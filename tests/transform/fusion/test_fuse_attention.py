@@ -10,7 +10,14 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.tir.attention import attention_of
-from relax.transform import AnnotateTIROpPattern, FuseAttention, FuseTIR, LegalizeOps, PassContext
+from relax.transform import (
+    AnnotateTIROpPattern,
+    FuseAttention,
+    FuseTIR,
+    LegalizeOps,
+    PassContext,
+    ToMixedPrecision,
+)
 
 
 @I.ir_module
@@ -129,6 +136,26 @@ def test_transposes_belong_to_the_kernel():
     assert [str(load.indices[1]) for load in (found.query, found.keys, found.values, found.out)] == [
         str(found.row.var), str(found.key.var), str(found.key.var), str(found.row.var),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+def test_mixed_precision(narrow):
+    """Weights are rounded in the kernel, as they were between kernels; the result is converted there."""
+    mixed = ToMixedPrecision(mixed_precision_type=narrow)(Bert)
+    after = FuseTIR()(FuseAttention()(kernels(mixed)))
+    found = attention_of(after["fused_attention"])
+    assert found is not None
+    assert found.rounded == found.query.dtype == found.keys.dtype == found.values.dtype == narrow
+    assert found.product.dtype == "float32"
+    assert not [g for g in after.functions if "softmax" in g.name_hint or "matmul" in g.name_hint]
+    vm = relax.VirtualMachine(relax.build(mixed))
+    for arguments in [*BERT, bert(1, 70, 9)]:
+        hide_keys(arguments[-1])
+        expected = relax.interpret(mixed, "main", *arguments).numpy()
+        for run in (lambda *a: relax.interpret(after, "main", *a), vm["main"]):
+            result = run(*arguments).numpy()
+            np.testing.assert_allclose(result, expected, rtol=2**-8, atol=2**-8)
+            assert not result.size or np.isclose(result, expected, equal_nan=True).mean() > 0.95
 
 
 def other(scores, result):
