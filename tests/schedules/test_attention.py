@@ -81,9 +81,22 @@ def shapes(queries, keys, b=1, h=2, d=20, dv=19):
 
 
 def test_any_number_of_queries_and_keys(arranged):
-    """0, 1, primes, one less and more than a tile of 6 keys, a block of keys, and a block of 64 queries."""
+    """0, 1, primes, one less and more than a tile of 6 keys, a block of keys, a vector and a block of 64 queries."""
     functions = arranged(attention(m, n))
-    sizes = [(0, 3), (3, 0), (1, 1), (2, 5), (7, 6), (63, 7), (64, 13), (65, 85), (31, 121), (130, 250)]
+    sizes = [
+        (0, 3),
+        (3, 0),
+        (1, 1),
+        (2, 5),
+        (7, 6),
+        (16, 9),
+        (17, 8),
+        (63, 7),
+        (64, 13),
+        (65, 85),
+        (31, 121),
+        (130, 250),
+    ]
     for queries, keys in sizes:
         operands = arrays(shapes(queries, keys))
         check(functions, operands, expected(*operands), interpreted=queries * keys < 50)

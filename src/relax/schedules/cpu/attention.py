@@ -70,14 +70,18 @@ class StreamedAttention(ScheduleRule):
 
 
 def written_attention(one: Attention, target: Target) -> Stmt:
-    """The loops of an attention: for few queries, one after the other; else in blocks of them."""
+    """The loops of an attention: for few queries, one after the other; else in blocks of one vector, or of more."""
     rows = size_of(one.row)
-    blocks = Streamed(one, target) if one.rounded is None else Rounded(one, target)
+    in_blocks = Streamed if one.rounded is None else Rounded
     if not is_streamable(one):
-        return blocks.tasks()
+        return in_blocks(one, target).tasks()
     if isinstance(rows, IntImm):
-        return Decoded(one, target).tasks() if rows.value <= FEW_QUERIES else blocks.tasks()
-    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), blocks.tasks())
+        return (Decoded if rows.value <= FEW_QUERIES else in_blocks)(one, target).tasks()
+    stmt = in_blocks(one, target).tasks()
+    lanes = target.machine.vector_bits // one.product.dtype.bits
+    if lanes > FEW_QUERIES:
+        stmt = IfThenElse(rows <= lanes, in_blocks(one, target, lanes).tasks(), stmt)
+    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), stmt)
 
 
 def _is_worth_it(one: Attention) -> bool:

@@ -38,6 +38,8 @@ FEWEST_TILES: Final = 10
 """The fewest tiles of keys of a block: with the 7 that fit a first-level cache of 32 kB it takes 3 to 15 % longer."""
 MOST_TILES: Final = 20
 """The most tiles of keys of a block."""
+NARROW_ROWS: Final = 8
+"""The keys, and the columns, of a tile whose queries fill one vector."""
 AHEAD: Final = 16
 """The keys between one whose value is used and that whose value is asked for."""
 Shapes: TypeAlias = "dict[str, tuple[int | PrimExpr, ...]]"
@@ -46,23 +48,27 @@ Shapes: TypeAlias = "dict[str, tuple[int | PrimExpr, ...]]"
 class Streamed:
     """Writes the loops of one attention, a block of queries after the other."""
 
-    def __init__(self, one: Attention, target: Target) -> None:
+    def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
+        """With `most_rows`, the loops are right for so many queries at most."""
         self.one, self.scores = one, Scores(one)
         self.dtype = str(one.product.dtype)
         bits = one.product.dtype.bits
         tile = tile_for(target, bits)
         self.rows, self.keys = size_of(one.row), size_of(one.key)
         self.depth, self.columns = _number(one.depth), _number(one.column)
-        vectors = tile.vectors
         if isinstance(self.rows, IntImm):
-            vectors = max(min(vectors, -(-self.rows.value // tile.lanes)), 1)
-        self.tile = Tile(tile.rows, vectors, tile.lanes)
+            most_rows = self.rows.value
+        vectors = tile.vectors
+        if most_rows is not None:
+            vectors = max(min(vectors, -(-most_rows // tile.lanes)), 1)
+        self.tile = Tile(NARROW_ROWS if vectors == 1 < tile.vectors else tile.rows, vectors, tile.lanes)
         self.width = self.tile.columns
         """The queries of a block."""
         self.words = _words_of_products(one, target)
         """The words of queries and keys that are multiplied; None: they are multiplied as floats."""
         fitting = target.machine.caches.l1 // 3 // (self.width * bits // 8)
-        self.most_keys = min(max(fitting // tile.rows, FEWEST_TILES), MOST_TILES) * tile.rows
+        height = self.tile.rows
+        self.most_keys = min(max(fitting // height, FEWEST_TILES), MOST_TILES) * height
         """The keys of a block, whose weights and values fill most of the first-level cache."""
 
     # ------------------------------------------------------------------ tasks

@@ -42,8 +42,8 @@ from .words import Words, bits_view, declared, words_for
 class Rounded(Streamed):
     """Writes the loops of an attention whose weights are rounded, a block of queries after the other."""
 
-    def __init__(self, one: Attention, target: Target) -> None:
-        super().__init__(one, target)
+    def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
+        super().__init__(one, target, most_rows)
         assert one.rounded is not None
         self.narrow = str(one.rounded)
         self.most_keys += self.most_keys % 2
