@@ -46,7 +46,7 @@ class Rounded(Streamed):
         super().__init__(one, target, most_rows)
         assert one.rounded is not None
         self.narrow = str(one.rounded)
-        self.most_keys += self.most_keys % 2
+        self.most_keys: int = self.most_keys + self.most_keys % 2
         self.pairs: Words | None = None
         """The words of weights and values that are multiplied; None: they are multiplied as floats."""
         if target.machine.vector_bits >= 128:
