@@ -224,7 +224,21 @@ def test_rounded_weights(arranged, narrow):
     ]
     for queries, keys in sizes:
         operands = [*arrays(shapes(queries, keys), narrow), *arrays([(1, 1, 1, keys)])]
-        check_rounded(func, functions, operands, (1, queries, 2), interpreted=queries * keys < 50)
+        check_rounded(func, functions, operands, (1, queries, 2), interpreted=queries * keys < 20)
+
+
+def test_dot_products_of_rounded_weights():
+    """Queries and keys, weights and values are multiplied as words where the machine has dot products of bfloat16."""
+    func = rounded_attention(m, n, h=1, d=2, dv=2)
+    cooper_lake = resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=cooperlake")
+    arranged = schedule(func, cooper_lake, [StreamedAttention()])
+    assert arranged.script().count("T.dot_bf16") >= 4
+    for queries, keys in [(5, 3), (17, 2)]:
+        operands = [*arrays(shapes(queries, keys, 1, 1, 2, 2), "bfloat16"), *arrays([(1, 1, 1, keys)])]
+        result, reference = (np.full((1, queries, 1, 2), 77, "float32") for _ in range(2))
+        tir.interpret(func, *operands, reference)
+        tir.interpret(arranged, *operands, result)
+        np.testing.assert_allclose(result, reference, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("d", "dv"), [(7, 3), slow(64, 64), slow(2, 33)])
@@ -239,16 +253,16 @@ def test_rounded_weights_of_heads_of_any_length(arranged, d, dv):
 
 def test_special_values_of_rounded_weights(arranged):
     """Rows of which all scores are -inf are NaN; NaN and infinities come out as the nests say."""
-    func = rounded_attention(m, n, d=4, dv=4, bias=(m, n))
+    func = rounded_attention(m, n, h=1, d=4, dv=4, bias=(m, n))
     functions = arranged(func)
     for queries in (2, 6):
-        operands = [*arrays(shapes(queries, 9, 1, 2, 4, 4), "bfloat16"), *arrays([(queries, 9)])]
+        operands = [*arrays(shapes(queries, 9, 1, 1, 4, 4), "bfloat16"), *arrays([(queries, 9)])]
         operands[0][0, 1, 0, 0] = np.nan
-        operands[1][0, 4, 1, 2] = np.inf
+        operands[1][0, 4, 0, 2] = np.inf
         operands[2][0, 3, 0, :2] = np.inf, -np.inf
         operands[3][0, :5] = -np.inf
         operands[3][1] = -np.inf
-        check_rounded(func, functions, operands, (1, queries, 2), interpreted=True)
+        check_rounded(func, functions, operands, (1, queries, 1), interpreted=True)
 
 
 def test_special_values(arranged):
