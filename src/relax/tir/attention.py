@@ -87,6 +87,11 @@ class Attention:
     inner: frozenset[Buffer]
     """Buffers that the chain computes on its way."""
 
+    @property
+    def is_streamable(self) -> bool:
+        """True if neighbouring numbers of a key, and of a value, are neighbours in memory."""
+        return self.keys.indices[-1] is self.depth.var and self.values.indices[-1] is self.column.var
+
 
 def attention_of(func: PrimFunc) -> Attention | None:
     """The first attention among the nests in the root of a function; None if there is none."""

@@ -43,7 +43,7 @@ from ..contraction import size_of, with_root
 from ..rule import ScheduleRule
 from .attention_blocks import Streamed
 from .attention_rounded import Rounded
-from .decoding import FEW_QUERIES, Decoded, is_streamable
+from .decoding import FEW_QUERIES, Decoded
 
 SMALL: Final = 8192
 """Multiplications for which arranging the loops is not worth the time to compile them."""
@@ -73,7 +73,7 @@ def written_attention(one: Attention, target: Target) -> Stmt:
     """The loops of an attention: for few queries, one after the other; else in blocks of one vector, or of more."""
     rows = size_of(one.row)
     in_blocks = Streamed if one.rounded is None else Rounded
-    if not is_streamable(one):
+    if not one.is_streamable:
         return in_blocks(one, target).tasks()
     if isinstance(rows, IntImm):
         return (Decoded if rows.value <= FEW_QUERIES else in_blocks)(one, target).tasks()

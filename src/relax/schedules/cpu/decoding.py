@@ -61,11 +61,6 @@ KEYS: Final = 512
 """The keys of a block; a multiple of the lanes of any vector."""
 
 
-def is_streamable(one: Attention) -> bool:
-    """True if neighbouring numbers of a key, and of a value, are neighbours in memory."""
-    return one.keys.indices[-1] is one.depth.var and one.values.indices[-1] is one.column.var
-
-
 class Decoded:
     """Writes the loops of an attention, one query after the other."""
 
@@ -323,4 +318,4 @@ def _number(v: IterVar) -> int:
     return size.value
 
 
-__all__ = ["FEW_QUERIES", "Decoded", "is_streamable"]
+__all__ = ["FEW_QUERIES", "Decoded"]

@@ -21,7 +21,8 @@ transposes and conversions of the result. Weights that are converted to a narrow
 ToMixedPrecision has them, are rounded in the kernel too.
 
 Left alone are scores, weights and products that something else reads, kernels on two sides of a call that may write to
-a tensor or on different virtual devices, calls that are not proved to fit their kernel, and scores of 16-bit floats.
+a tensor or on different virtual devices, calls that are not proved to fit their kernel, scores of 16-bit floats, and
+weights that are rounded where keys or values do not lie in rows: separate products are faster then.
 `relax.FuseOps` at level 0 does nothing, nor does this.
 """
 
@@ -197,7 +198,10 @@ class _Block:
         inlined = None if kernel is None else inline_blocks(kernel)
         attention = None if inlined is None else attention_of(inlined)
         whole = (
-            inlined is not None and attention is not None and len(attention.chain) == len(root_of(inlined)[1])
+            inlined is not None
+            and attention is not None
+            and len(attention.chain) == len(root_of(inlined)[1])
+            and (attention.rounded is None or attention.is_streamable)
         )
         decided.append((function, whole))
         return whole
