@@ -7,12 +7,18 @@ import pytest
 
 from relax import te, tir, topi
 from relax.codegen import build_module, resolve
+from relax.ir import DataType
 from relax.schedules import schedule
 from relax.schedules.cpu import StreamedAttention
 from relax.tir.attention import attention_of
 
 m, n = te.var("m", "int64"), te.var("n", "int64")
-DTYPES = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
+DTYPES = {
+    "bfloat16": DataType("bfloat16").numpy(),
+    "float16": np.float16,
+    "float32": np.float32,
+    "float64": np.float64,
+}
 
 
 def attention(queries, keys, bias=None, b=1, h=2, d=20, dv=19, dtype="float32", **attributes):
@@ -75,9 +81,22 @@ def shapes(queries, keys, b=1, h=2, d=20, dv=19):
 
 
 def test_any_number_of_queries_and_keys(arranged):
-    """0, 1, primes, one less and more than a tile of 6 keys, a block of keys, and a block of 64 queries."""
+    """0, 1, primes, one less and more than a tile of 6 keys, a block of keys, a vector and a block of 64 queries."""
     functions = arranged(attention(m, n))
-    sizes = [(0, 3), (3, 0), (1, 1), (2, 5), (7, 6), (63, 7), (64, 13), (65, 85), (31, 121), (130, 250)]
+    sizes = [
+        (0, 3),
+        (3, 0),
+        (1, 1),
+        (2, 5),
+        (7, 6),
+        (16, 9),
+        (17, 8),
+        (63, 7),
+        (64, 13),
+        (65, 85),
+        (31, 121),
+        (130, 250),
+    ]
     for queries, keys in sizes:
         operands = arrays(shapes(queries, keys))
         check(functions, operands, expected(*operands), interpreted=queries * keys < 50)
@@ -145,6 +164,105 @@ def test_softmax_spelled_out(arranged, queries):
         result = np.full((2, queries, 16), 77, "float32")
         tir.interpret(func, *operands, result)
         check(functions, operands, result.astype("float64"), 1e-5)
+
+
+def rounded_attention(queries, keys, narrow="bfloat16", b=1, h=2, d=20, dv=19, bias=None):
+    """Attention whose weights are rounded before they are multiplied, as ToMixedPrecision has it, with float32 results."""
+    bias = bias or (b, 1, 1, keys)
+    q, k, v = (
+        te.placeholder(s, narrow, x)
+        for s, x in (((b, queries, h, d), "Q"), ((b, keys, h, d), "K"), ((b, keys, h, dv), "V"))
+    )
+    mask = te.placeholder(bias, "float32", "B")
+    products = topi.matmul(
+        topi.transpose(q, (0, 2, 1, 3)), topi.transpose(k, (0, 2, 3, 1)), out_dtype="float32"
+    )
+    weights = topi.cast(topi.nn.softmax(topi.add(topi.multiply(products, 0.25), mask)), narrow)
+    mixed = topi.matmul(weights, topi.transpose(v, (0, 2, 1, 3)), out_dtype="float32")
+    return te.create_prim_func([q, k, v, mask, topi.transpose(mixed, (0, 2, 1, 3))])
+
+
+def check_rounded(func, functions, operands, rows, interpreted=False):
+    """The results are those of the nests, of which each rounds each weight.
+
+    Sums in another order may move a weight across the middle between two narrow numbers, which changes a result by at
+    most 2⁻⁸ of the greatest value; without the rounding, most results differ by more than the bound of the others.
+    """
+    *_, v, _ = operands
+    shape = (*rows, v.shape[3])
+    result, reference = np.full(shape, 77, "float32"), np.full(shape, 77, "float32")
+    build_module(func)["main"](*operands, reference)
+    for run in [functions[1], *([lambda *a: tir.interpret(functions[0], *a)] if interpreted else [])]:
+        result[:] = 77
+        run(*operands, result)
+        np.testing.assert_allclose(result, reference, rtol=2**-8, atol=2**-8)
+        close = np.isclose(result, reference, rtol=1e-5, atol=1e-6, equal_nan=True)
+        assert not close.size or close.mean() > 0.98
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", slow("float16")])
+def test_rounded_weights(arranged, narrow):
+    """0, 1, primes; an odd number of keys; more keys than a block of them, and more queries than one of those."""
+    func = rounded_attention(m, n, narrow)
+    found = attention_of(func)
+    assert found is not None
+    assert found.rounded == narrow
+    functions = arranged(func)
+    sizes = [
+        (0, 3),
+        (3, 0),
+        (9, 0),
+        (1, 1),
+        (2, 5),
+        (7, 6),
+        (5, 1),
+        (63, 7),
+        (64, 120),
+        (65, 121),
+        (6, 130),
+        (2, 600),
+    ]
+    for queries, keys in sizes:
+        operands = [*arrays(shapes(queries, keys), narrow), *arrays([(1, 1, 1, keys)])]
+        check_rounded(func, functions, operands, (1, queries, 2), interpreted=queries * keys < 20)
+
+
+def test_dot_products_of_rounded_weights():
+    """Queries and keys, weights and values are multiplied as words where the machine has dot products of bfloat16."""
+    func = rounded_attention(m, n, h=1, d=2, dv=2)
+    cooper_lake = resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=cooperlake")
+    arranged = schedule(func, cooper_lake, [StreamedAttention()])
+    assert arranged.script().count("T.dot_bf16") >= 4
+    for queries, keys in [(5, 3), (17, 2)]:
+        operands = [*arrays(shapes(queries, keys, 1, 1, 2, 2), "bfloat16"), *arrays([(1, 1, 1, keys)])]
+        result, reference = (np.full((1, queries, 1, 2), 77, "float32") for _ in range(2))
+        tir.interpret(func, *operands, reference)
+        tir.interpret(arranged, *operands, result)
+        np.testing.assert_allclose(result, reference, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("d", "dv"), [(7, 3), slow(64, 64), slow(2, 33)])
+def test_rounded_weights_of_heads_of_any_length(arranged, d, dv):
+    """Heads of an odd length are no words."""
+    func = rounded_attention(m, n, d=d, dv=dv, bias=(m, n))
+    functions = arranged(func)
+    for queries, keys in [(5, 9), (70, 33), (3, 40)]:
+        operands = [*arrays(shapes(queries, keys, 1, 2, d, dv), "bfloat16"), *arrays([(queries, keys)])]
+        check_rounded(func, functions, operands, (1, queries, 2))
+
+
+def test_special_values_of_rounded_weights(arranged):
+    """Rows of which all scores are -inf are NaN; NaN and infinities come out as the nests say."""
+    func = rounded_attention(m, n, h=1, d=4, dv=4, bias=(m, n))
+    functions = arranged(func)
+    for queries in (2, 6):
+        operands = [*arrays(shapes(queries, 9, 1, 1, 4, 4), "bfloat16"), *arrays([(queries, 9)])]
+        operands[0][0, 1, 0, 0] = np.nan
+        operands[1][0, 4, 0, 2] = np.inf
+        operands[2][0, 3, 0, :2] = np.inf, -np.inf
+        operands[3][0, :5] = -np.inf
+        operands[3][1] = -np.inf
+        check_rounded(func, functions, operands, (1, queries, 1), interpreted=True)
 
 
 def test_special_values(arranged):

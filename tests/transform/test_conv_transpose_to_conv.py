@@ -65,13 +65,13 @@ def transposed(x_shape: tuple[Any, ...], weight: np.ndarray, **attrs: Any) -> re
 CASES = [
     ((2, 3, 6, 2), {"strides": (3, 1), "padding": (2, 0)}),
     ((2, 3, 4, 4), {}),
-    ((4, 5, 5, 5), {"padding": 2}),
     ((3, 2, 8, 4), {"strides": (4, 2), "padding": (0, 3, 2, 1), "output_padding": 1}),
     ((2, 3, 16), {"strides": 8, "padding": 4}),
     ((2, 3, 20), {"strides": 2, "padding": (5, 2)}),
     ((2, 1, 2, 12, 2), {"strides": (1, 3, 2), "padding": (0, 1, 0)}),
 ]
-ADDED_UP = [
+DECLINED = [
+    ((4, 5, 5, 5), {"padding": 2}),  # Winograd's transforms might compute the convolution
     ((4, 5, 4, 4), {"strides": 2, "padding": 1}),
     ((3, 2, 3, 3), {"strides": 2, "padding": 1, "output_padding": 1}),
     ((3, 2, 3, 3), {"padding": 1}),
@@ -82,7 +82,7 @@ ADDED_UP = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "attrs"), [*CASES, *ADDED_UP])
+@pytest.mark.parametrize(("kernel", "attrs"), [*CASES, *DECLINED])
 def test_equal_to_the_operator(kernel: tuple[int, ...], attrs: dict[str, Any]):
     """One build for all sizes, with elements that are not finite."""
     weight = rng.standard_normal(kernel).astype("float32")

@@ -8,6 +8,9 @@
     O[b, i, d] = Σ_j W[b, i, j] · V[b, j, d]                    or of W[b, i, j] / T[b, i]
     R[b, i, d] = f(O[b, i, d], T[b, i])                         one element each
 
+Weights that are divided may be rounded to a narrower dtype before they are multiplied, as mixed precision has them:
+O[b, i, d] = Σ_j bfloat16(W[b, i, j] / T[b, i]) · V[b, j, d].
+
 The nests in between have their values put in the place where they are read, so that neither their number nor their
 names matter. Nothing else may read what the chain computes on its way.
 """
@@ -17,8 +20,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from ..ir import structural_equal
+from ..ir import DataType, structural_equal
 from ..prim import (
     EQ,
     Add,
@@ -40,6 +44,9 @@ from .buffer import Buffer, BufferLoad, IterVar
 from .functor import StmtExprMutator, substitute
 from .nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, same_size
 from .stmt import BufferStore, PrimFunc, Stmt
+
+NARROW: Final = ("float16", "bfloat16")
+"""The dtypes that operands, and weights, may have where scores and sums are float32."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,21 @@ class Attention:
     """The variable in the value of `out` that stands for the sum of the weights."""
     is_divided: bool
     """True if weights are divided by their sum before they are used: without keys, the result is 0."""
+    rounded: DataType | None
+    """The dtype to which weights are rounded, after the division, before they are used; None: they are not.
+
+    If there is one, `sums` are the sums of divided weights, and the value of `out` does not divide them.
+    """
     out: BufferStore
     chain: frozenset[int]
     """The positions of the statements that compute it."""
     inner: frozenset[Buffer]
     """Buffers that the chain computes on its way."""
+
+    @property
+    def is_streamable(self) -> bool:
+        """True if neighbouring numbers of a key, and of a value, are neighbours in memory."""
+        return self.keys.indices[-1] is self.depth.var and self.values.indices[-1] is self.column.var
 
 
 def attention_of(func: PrimFunc) -> Attention | None:
@@ -174,9 +191,11 @@ class _Chain:
         if values.buffer in reached:
             weights, values = values, weights
         wide = mixed.store.buffer.dtype
-        _require(weights.buffer in reached and values.buffer not in reached and weights.dtype == wide)
+        _require(weights.buffer in reached and values.buffer not in reached)
         key = mixed.over
-        weight, total = _undivided(_Inliner(self, reached).visit(weights))
+        weight, rounded = _unrounded(_Inliner(self, reached).visit(weights), wide)
+        weight, total = _undivided(weight)
+        _require(rounded is None or total is not None)
         exponent, is_zero_unseen = _exponent_of(weight)
         largest = _element(exponent.b)
         self._check(largest, exponent.a, key, reached, is_sum=False)
@@ -185,16 +204,17 @@ class _Chain:
         stand_in, sums, whole = (Var(name, wide) for name in ("product", "sums", "total"))
         scores, place = _over_product(exponent.a, product.store.buffer, stand_in)
         factors = self._factors(product, place, key.var)
-        store = mixed.store.replace(value=sums if total is None else Div(sums, whole))
+        is_undivided = total is not None and rounded is None
+        store = mixed.store.replace(value=Div(sums, whole) if is_undivided else sums)
         out = self._finished(store, mixed, weight, whole, reached)
         self.inlined |= {product.position, mixed.position, self.reductions[largest.buffer].position}
-        inner = self._inner(out.buffer)
         values = self._source(values)
+        inner = self._inner(out.buffer)
         row, column = _roles(mixed.spatial, *factors, values)
         batch = tuple(v for v in mixed.spatial if v is not row and v is not column)
         result = Attention(
             batch, row, key, product.over, column, *factors, values, stand_in, scores, is_zero_unseen, sums, whole,
-            total is not None, out, frozenset(self.inlined), inner,
+            total is not None, rounded, out, frozenset(self.inlined), inner,
         )  # fmt: skip
         _require(_is_regular(result))
         return result
@@ -354,6 +374,15 @@ def _element(value: PrimExpr) -> BufferLoad:
     return value
 
 
+def _unrounded(weight: PrimExpr, wide: DataType) -> tuple[PrimExpr, DataType | None]:
+    """A weight before it is rounded to a narrower dtype, and that dtype."""
+    if weight.dtype == wide:
+        return weight, None
+    _require(isinstance(weight, Cast) and weight.value.dtype == wide and weight.dtype in NARROW)
+    assert isinstance(weight, Cast)
+    return weight.value, weight.dtype
+
+
 def _undivided(weight: PrimExpr) -> tuple[PrimExpr, BufferLoad | None]:
     """A weight without the division by the sum of the weights, and that sum."""
     match weight:
@@ -433,7 +462,7 @@ def _is_regular(one: Attention) -> bool:
             return False
     wide = one.product.dtype
     dtypes = (one.query.dtype, one.keys.dtype, one.values.dtype)
-    narrow = ("float16", "bfloat16") if wide == "float32" else ()
+    narrow = NARROW if wide == "float32" else ()
     return (
         wide in ("float32", "float64")
         and all(dtype == wide or dtype in narrow for dtype in dtypes)

@@ -51,6 +51,7 @@ from .decorators import (
     function_pass,
     module_pass,
 )
+from .division_to_multiplication import DivisionToMultiplication
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_tuple_arguments import ExpandTupleArguments
 from .fake_quantization_to_integer import FakeQuantizationToInteger
@@ -117,6 +118,7 @@ __all__ = [
     "DeadCodeElimination",
     "DecomposeOpsForInference",
     "DecomposeOpsForTraining",
+    "DivisionToMultiplication",
     "DumpInstrument",
     "EliminateCommonSubexpr",
     "ExpandMatmulOfSum",

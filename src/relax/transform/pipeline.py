@@ -13,6 +13,7 @@ from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
 from .conv_transpose_to_conv import ConvTransposeToConv
 from .dead_code_elimination import DeadCodeElimination
+from .division_to_multiplication import DivisionToMultiplication
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fake_quantization_to_integer import FakeQuantizationToInteger
 from .fold_constant import FoldConstant
@@ -48,6 +49,7 @@ GRAPH: tuple[Step, ...] = (
         "some transposed convolutions are faster as convolutions, whose weights are known now",
     ),
     Step(OneHotMatmulToTake, "a product that chooses rows of known weights only reads them"),
+    Step(DivisionToMultiplication, "products are faster than quotients, once divisors are known"),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
 )

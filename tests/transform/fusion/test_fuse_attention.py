@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 import relax
+from relax.ir import DataType
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.tir.attention import attention_of
-from relax.transform import AnnotateTIROpPattern, FuseAttention, FuseTIR, LegalizeOps, PassContext
+from relax.transform import (
+    AnnotateTIROpPattern,
+    FuseAttention,
+    FuseTIR,
+    LegalizeOps,
+    PassContext,
+    ToMixedPrecision,
+)
 
 
 @I.ir_module
@@ -131,6 +139,27 @@ def test_transposes_belong_to_the_kernel():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("narrow", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+def test_mixed_precision(narrow):
+    """Weights are rounded in the kernel, as they were between kernels; the result is converted there."""
+    mixed = ToMixedPrecision(fp16_input_names=["q", "k", "v"], mixed_precision_type=narrow)(Bert)
+    after = FuseTIR()(FuseAttention()(kernels(mixed)))
+    found = attention_of(after["fused_attention"])
+    assert found is not None
+    assert found.rounded == found.query.dtype == found.keys.dtype == found.values.dtype == narrow
+    assert found.product.dtype == "float32"
+    assert not [g for g in after.functions if "softmax" in g.name_hint or "matmul" in g.name_hint]
+    vm = relax.VirtualMachine(relax.build(mixed))
+    for *operands, mask in [*BERT, bert(1, 70, 9)]:
+        hide_keys(mask)
+        arguments = [*(x.astype(DataType(narrow).numpy()) for x in operands), mask]
+        expected = relax.interpret(mixed, "main", *arguments).numpy()
+        for run in (lambda *a: relax.interpret(after, "main", *a), vm["main"]):
+            result = run(*arguments).numpy()
+            np.testing.assert_allclose(result, expected, rtol=2**-8, atol=2**-8)
+            assert not result.size or np.isclose(result, expected, equal_nan=True).mean() > 0.95
+
+
 def other(scores, result):
     """A program whose scores are made, and whose results are chosen, by expressions."""
     return relax.script.from_source(f"""
@@ -160,6 +189,23 @@ class Module:
 )
 def test_declines(scores, result):
     before = kernels(other(scores, result))
+    assert FuseAttention()(before) is before
+
+
+def test_declines_rounded_weights_of_keys_in_columns():
+    columns = relax.script.from_source("""
+from relax.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor((2, 5, 8), "bfloat16"), k: R.Tensor((2, 8, 7), "bfloat16"), v: R.Tensor((2, 7, 8), "bfloat16")):
+        with R.dataflow():
+            weights = R.astype(R.nn.softmax(R.matmul(q, k, out_dtype="float32")), dtype="bfloat16")
+            result = R.matmul(weights, v, out_dtype="float32")
+            R.output(result)
+        return result
+""")
+    before = kernels(columns)
     assert FuseAttention()(before) is before
 
 

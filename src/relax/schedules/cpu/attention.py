@@ -32,51 +32,23 @@ Refused: a function that does not promise that its arguments are apart (tir.noal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ...prim import Add, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
-from ...prim.instructions import prefetch
-from ...prim.intrin import ceildiv, exp, floordiv, floormod
-from ...prim.intrin import min as minimum
+from ...prim import IntImm
 from ...target import Target
-from ...tir import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    ForKind,
-    IfThenElse,
-    IterVar,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
+from ...tir import IfThenElse, PrimFunc, Stmt
 from ...tir.attention import Attention, attention_of
 from ...tir.nests import root_of
-from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of, with_root
 from ..rule import ScheduleRule
-from .decoding import FEW_QUERIES, Decoded, is_streamable
-from .finish import Finish
-from .operands import Values
-from .scores import Parts, Scores, part_of
-from .squares import turned
-from .tiling import Tile, even_pieces, tile_for
+from .attention_blocks import Streamed
+from .attention_rounded import Rounded
+from .decoding import FEW_QUERIES, Decoded
 
 SMALL: Final = 8192
 """Multiplications for which arranging the loops is not worth the time to compile them."""
 LONGEST: Final = 512
 """The most numbers of a head."""
-LINE: Final = 64
-"""The bytes of a cache line."""
-FEWEST_TILES: Final = 10
-"""The fewest tiles of keys of a block: with the 7 that fit a first-level cache of 32 kB it takes 3 to 15 % longer."""
-MOST_TILES: Final = 20
-"""The most tiles of keys of a block."""
-AHEAD: Final = 16
-"""The keys between one whose value is used and that whose value is asked for."""
 
 
 class StreamedAttention(ScheduleRule):
@@ -98,13 +70,18 @@ class StreamedAttention(ScheduleRule):
 
 
 def written_attention(one: Attention, target: Target) -> Stmt:
-    """The loops of an attention: for few queries, one after the other; else in blocks of them."""
+    """The loops of an attention: for few queries, one after the other; else in blocks of one vector, or of more."""
     rows = size_of(one.row)
-    if not is_streamable(one):
-        return Streamed(one, target).tasks()
+    in_blocks = Streamed if one.rounded is None else Rounded
+    if not one.is_streamable:
+        return in_blocks(one, target).tasks()
     if isinstance(rows, IntImm):
-        return (Decoded if rows.value <= FEW_QUERIES else Streamed)(one, target).tasks()
-    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), Streamed(one, target).tasks())
+        return (Decoded if rows.value <= FEW_QUERIES else in_blocks)(one, target).tasks()
+    stmt = in_blocks(one, target).tasks()
+    lanes = target.machine.vector_bits // one.product.dtype.bits
+    if lanes > FEW_QUERIES:
+        stmt = IfThenElse(rows <= lanes, in_blocks(one, target, lanes).tasks(), stmt)
+    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), stmt)
 
 
 def _is_worth_it(one: Attention) -> bool:
@@ -123,314 +100,4 @@ def _is_worth_it(one: Attention) -> bool:
     return total >= SMALL
 
 
-class Streamed:
-    """Writes the loops of one attention, a block of queries after the other."""
-
-    def __init__(self, one: Attention, target: Target) -> None:
-        self.one, self.scores = one, Scores(one)
-        self.dtype = str(one.product.dtype)
-        bits = one.product.dtype.bits
-        tile = tile_for(target, bits)
-        self.rows, self.keys = size_of(one.row), size_of(one.key)
-        self.depth, self.columns = _number(one.depth), _number(one.column)
-        vectors = tile.vectors
-        if isinstance(self.rows, IntImm):
-            vectors = max(min(vectors, -(-self.rows.value // tile.lanes)), 1)
-        self.tile = Tile(tile.rows, vectors, tile.lanes)
-        self.width = self.tile.columns
-        """The queries of a block."""
-        fitting = target.machine.caches.l1 // 3 // (self.width * bits // 8)
-        self.most_keys = min(max(fitting // tile.rows, FEWEST_TILES), MOST_TILES) * tile.rows
-        """The keys of a block, whose weights and values fill most of the first-level cache."""
-
-    # ------------------------------------------------------------------ tasks
-
-    def tasks(self) -> Stmt:
-        """The parallel loop over the batch and blocks of queries."""
-        batch = self.one.batch
-        sizes = [*(size_of(v) for v in batch), simplify(ceildiv(self.rows, self.width))]
-        names = [*(v.var.name for v in batch), "qo"]
-        total: PrimExpr = int64(1)
-        for size in sizes:
-            total = total * size
-
-        def task(parts: list[PrimExpr]) -> Stmt:
-            *outer, qo = parts
-            values = dict(zip((v.var for v in batch), outer, strict=True))
-            values[self.one.row.var] = simplify(qo * self.width)
-            inside = simplify(minimum(int64(self.width), self.rows - values[self.one.row.var]))
-            return named("inside", inside, lambda inside: self._queries(values, inside))
-
-        return loop("task", simplify(total), lambda var: digits(var, names, sizes, task), ForKind.PARALLEL)
-
-    def _queries(self, values: Values, inside: PrimExpr) -> Stmt:
-        """All keys for a block of queries."""
-        shapes = {
-            "queries": (self.depth, self.width), "most": (self.width,), "total": (self.width,),
-            "sums": (self.columns, self.width), "results": (self.width, self.columns),
-        }  # fmt: skip
-
-        def body(memory: Mapping[str, Buffer]) -> Stmt:
-            return block([
-                self._start(values, memory, inside),
-                self._all_keys(values, memory, inside),
-                self._results(values, memory, inside),
-            ])  # fmt: skip
-
-        return self._allocated(shapes, body)
-
-    def _allocated(
-        self, shapes: Mapping[str, tuple[int, ...]], body: Callable[[Mapping[str, Buffer]], Stmt]
-    ) -> Stmt:
-        def rest(names: Sequence[str], memory: Mapping[str, Buffer]) -> Stmt:
-            if not names:
-                return body(memory)
-            name, *others = names
-            return scratch(name, shapes[name], self.dtype, lambda b: rest(others, {**memory, name: b}))
-
-        return rest(list(shapes), {})
-
-    def _each(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """A statement for each query of a block, in vectors; told its number."""
-        lanes = self.tile.lanes
-        return loop("v", self.tile.vectors, lambda v: loop(
-            "x", lanes, lambda x: body(v * lanes + x), ForKind.VECTORIZED), ForKind.UNROLLED)  # fmt: skip
-
-    def _start(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
-        """Transpose the queries; no key has been seen."""
-        one, zero = self.one, const(0, self.dtype)
-        queries, sums = memory["queries"], memory["sums"]
-        view = part_of(one.query, values, ((one.row.var, inside), (one.depth.var, int64(self.depth))))
-
-        def wide(value: PrimExpr) -> PrimExpr:
-            return value.astype(str(one.product.dtype.with_lanes(value.dtype.lanes)))
-
-        copy = DeclBuffer(view, turned(view, queries, inside, int64(self.depth), self.tile.lanes, wide))
-        cleared = loop("k", self.depth, lambda k: self._each(lambda i: BufferStore(queries, zero, (k, i))))
-        if not is_const(inside, self.width):
-            copy = block([IfThenElse(inside < self.width, cleared), copy])
-        least = const(float("-inf"), self.dtype)
-        return block([
-            copy,
-            loop("c", self.columns, lambda c: self._each(lambda i: BufferStore(sums, zero, (c, i)))),
-            self._each(lambda i: block([
-                BufferStore(memory["most"], least, (i,)), BufferStore(memory["total"], zero, (i,))])),
-        ])  # fmt: skip
-
-    # ------------------------------------------------------------------ keys
-
-    def _all_keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
-        begin, end = self.scores.visible(values, inside, self.keys)
-        shapes = {"weights": (self.most_keys, self.width), "new": (self.width,), "old": (self.width,)}
-
-        def blocks(begin: PrimExpr, end: PrimExpr) -> Stmt:
-            count = simplify(ceildiv(end - begin, self.most_keys))
-            return loop("ko", count, lambda ko: let(
-                "key", begin + ko * self.most_keys, lambda key: named(
-                    "count", simplify(minimum(int64(self.most_keys), end - key)), lambda count: self._keys(
-                        {**values, self.one.key.var: key}, memory, inside, count))))  # fmt: skip
-
-        def of_memory(more: Mapping[str, Buffer]) -> Stmt:
-            nonlocal memory
-            memory = {**memory, **more}
-            return named("begin", begin, lambda begin: named("end", end, lambda end: blocks(begin, end)))
-
-        return self._allocated(shapes, of_memory)
-
-    def _keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr) -> Stmt:
-        """A block of keys for a block of queries."""
-        one, width, lanes = self.one, self.width, self.tile.lanes
-        keys = part_of(one.keys, values, ((one.key.var, count), (one.depth.var, int64(self.depth))))
-        heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
-
-        def body(keys: Buffer, heads: Buffer) -> Stmt:
-            scored = self.scores.with_parts(
-                values, inside, count, (self.most_keys, width), lanes,
-                lambda parts: self._scored(values, memory, inside, count, keys, parts))  # fmt: skip
-            new, most = memory["new"], memory["most"]
-            begin = self._each(lambda i: BufferStore(new, BufferLoad(most, (i,)), (i,)))
-            return block([begin, scored, self._weighed(memory, count), self._mixed(memory, heads, count)])
-
-        return DeclBuffer(keys, DeclBuffer(heads, self._widened(keys, count, self.depth, lambda keys: (
-            self._widened(heads, count, self.columns, lambda heads: body(keys, heads))))))  # fmt: skip
-
-    def _widened(self, part: Buffer, count: PrimExpr, size: int, body: Callable[[Buffer], Stmt]) -> Stmt:
-        """`body` of a part of the keys or values as floats of the sums' dtype."""
-        if part.dtype == self.dtype:
-            return body(part)
-
-        def copied(wide: Buffer) -> Stmt:
-            copy = loop("j", count, lambda j: loop("k", size, lambda k: BufferStore(
-                wide, BufferLoad(part, (j, k)).astype(self.dtype), (j, k)), ForKind.VECTORIZED))  # fmt: skip
-            return block([copy, body(wide)])
-
-        return scratch("wide", (self.most_keys, size), self.dtype, copied)
-
-    def _scored(
-        self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr, keys: Buffer,
-        read: Parts,
-    ) -> Stmt:  # fmt: skip
-        """The scores of a block, and the greatest of each query."""
-        weights, new, queries = memory["weights"], memory["new"], memory["queries"]
-
-        def tile(first: PrimExpr, height: int) -> Stmt:
-            def finished(acc: Buffer) -> Stmt:
-                def lane(i: PrimExpr) -> Stmt:
-                    names = [Var(f"s{p}", self.dtype) for p in range(height)]
-                    stores = [BufferStore(weights, s, (first + p, i)) for p, s in enumerate(names)]
-                    most: PrimExpr = BufferLoad(new, (i,))
-                    for name in names:
-                        most = Max(most, name)
-                    result = block([*stores, BufferStore(new, most, (i,))])
-                    for p, name in reversed(list(enumerate(names))):
-                        product = BufferLoad(acc, (int64(p), i))
-                        place = (first + p, i)
-                        result = LetStmt(name, self.scores.at(values, place, inside, read, product), result)
-                    return result
-
-                return self._each(lane)
-
-            def left(p: PrimExpr, k: PrimExpr) -> PrimExpr:
-                return BufferLoad(keys, (first + p, k))
-
-            def ahead(k: PrimExpr) -> PrimExpr:
-                """The lines of the keys of the next tile, one after the other."""
-                numbers = LINE * 8 // keys.dtype.bits
-                lines = -(-self.depth // numbers)
-                key = first + height + floordiv(k, lines)
-                return BufferLoad(keys, (key, floormod(k, lines) * numbers))
-
-            return self._tile(height, None, int64(self.depth), left, queries, finished, ahead)
-
-        height = self.tile.rows
-        whole = floordiv(count, height)
-        parts = [loop("io", simplify(whole), lambda io: tile(simplify(io * height), height))]
-        if isinstance(count, IntImm):
-            left = count.value % height
-            parts += [tile(int64(count.value - left), left)] if left else []
-        elif self.scores.limits or not is_const(simplify(floormod(self.keys, height)), 0):
-            # Only the last block has them: single keys, for less code.
-            parts.append(loop("r", floormod(count, height), lambda r: tile(whole * height + r, 1)))
-        return block(parts)
-
-    def _tile(
-        self, height: int, start: Callable[[PrimExpr, PrimExpr], PrimExpr] | None, depth: PrimExpr,
-        left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[Buffer], Stmt],
-        ahead: Callable[[PrimExpr], PrimExpr],
-    ) -> Stmt:  # fmt: skip
-        """`finished` of sums in registers: of `left` of a row and the depth times rows of `right`, from `start` on.
-
-        Each step asks for the line of an element that is needed later: keys and values may be far apart in memory.
-        """
-        lanes = self.tile.lanes
-        vector = str(self.one.product.dtype.with_lanes(lanes))
-
-        def each(body: Callable[[PrimExpr], Stmt]) -> Stmt:
-            return loop("v", self.tile.vectors, lambda v: body(v * lanes), ForKind.UNROLLED)
-
-        def tile(acc: Buffer) -> Stmt:
-            def begun(p: PrimExpr, c: PrimExpr) -> Stmt:
-                value = spread(const(0, self.dtype), lanes) if start is None else start(p, c)
-                return vector_store(acc, (p, c), value)
-
-            def step(vectors: Buffer, k: PrimExpr) -> Stmt:
-                def row(p: Var) -> Stmt:
-                    element = Var("a", vector)
-                    update = each(lambda c: vector_store(acc, (p, c), Add(
-                        vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
-                    return LetStmt(element, spread(left(p, k), lanes), update)
-
-                loads = each(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
-                asked = Evaluate(prefetch(ahead(k), locality=3))
-                return block([asked, loads, loop("p", height, row, ForKind.UNROLLED)])
-
-            return block([
-                loop("p", height, lambda p: each(lambda c: begun(p, c)), ForKind.UNROLLED),
-                alloc("vectors", (self.width,), self.dtype, "local", lambda vectors: loop(
-                    "k", depth, lambda k: step(vectors, k))),
-                finished(acc),
-            ])  # fmt: skip
-
-        return alloc("acc", (height, self.width), self.dtype, "local", tile)
-
-    def _weighed(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
-        """The weights of a block from its scores; what was summed before counts less where the greatest grew."""
-        new, old, most, total, weights = (memory[name] for name in ("new", "old", "most", "total", "weights"))
-        least = const(float("-inf"), self.dtype)
-
-        def begun(sums: Buffer, i: PrimExpr) -> Stmt:
-            greatest = Var("greatest", self.dtype)
-            # A query that has seen no key yet has no greatest score: exp(-inf - 0) is 0.
-            safe = Select(greatest.equal(least), const(0, self.dtype), greatest)
-            factor = Var("factor", self.dtype)
-            level = Var("level", self.dtype)
-            stores = block([
-                BufferStore(old, factor, (i,)),
-                BufferStore(sums, BufferLoad(total, (i,)) * factor, (i,)),
-                BufferStore(most, greatest, (i,)),
-                BufferStore(new, level, (i,)),
-            ])  # fmt: skip
-            body = LetStmt(factor, exp(BufferLoad(most, (i,)) - level), stores)
-            return LetStmt(greatest, BufferLoad(new, (i,)), LetStmt(level, safe, body))
-
-        def weight(sums: Buffer, j: Var, i: PrimExpr) -> Stmt:
-            value = Var("weight", self.dtype)
-            stores = block([
-                BufferStore(weights, value, (j, i)),
-                BufferStore(sums, BufferLoad(sums, (i,)) + value, (i,)),
-            ])  # fmt: skip
-            return LetStmt(value, exp(BufferLoad(weights, (j, i)) - BufferLoad(new, (i,))), stores)
-
-        return alloc("added", (self.width,), self.dtype, "local", lambda sums: block([
-            self._each(lambda i: begun(sums, i)),
-            loop("j", count, lambda j: self._each(lambda i: weight(sums, j, i))),
-            self._each(lambda i: BufferStore(total, BufferLoad(sums, (i,)), (i,)))]))  # fmt: skip
-
-    def _mixed(self, memory: Mapping[str, Buffer], heads: Buffer, count: PrimExpr) -> Stmt:
-        """Add the values of a block of keys, each times its weight."""
-        sums, old, lanes = memory["sums"], memory["old"], self.tile.lanes
-
-        def tile(first: PrimExpr, height: int) -> Stmt:
-            def start(p: PrimExpr, c: PrimExpr) -> PrimExpr:
-                return Mul(vector_load(sums, (first + p, c), lanes), vector_load(old, (c,), lanes))
-
-            def finished(acc: Buffer) -> Stmt:
-                return loop("p", height, lambda p: loop("v", self.tile.vectors, lambda v: vector_store(
-                    sums, (first + p, v * lanes), vector_load(acc, (p, v * lanes), lanes)),
-                    ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-
-            def left(p: PrimExpr, j: PrimExpr) -> PrimExpr:
-                return BufferLoad(heads, (j, first + p))
-
-            def ahead(j: PrimExpr) -> PrimExpr:
-                return BufferLoad(heads, (j + AHEAD, first))
-
-            return self._tile(height, start, count, left, memory["weights"], finished, ahead)
-
-        segments = even_pieces(self.columns, -(-self.columns // self.tile.rows))
-        return block(
-            loop("co", s.count, lambda co, s=s: tile(simplify(s.start + co * s.size), s.size))
-            for s in segments
-        )
-
-    # ------------------------------------------------------------------ results
-
-    def _results(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
-        """Store the results of a block of queries."""
-        results, total, most = memory["results"], memory["total"], memory["most"]
-        copy = turned(
-            memory["sums"], results, int64(self.columns), int64(self.width), self.tile.lanes, lambda x: x
-        )
-        finish = Finish(self.one, values, inside)
-        rows = loop("i", inside, lambda i: finish.row(
-            i, BufferLoad(total, (i,)), BufferLoad(most, (i,)), lambda c: BufferLoad(results, (i, c))))  # fmt: skip
-        return block([copy, finish.declared(rows)])
-
-
-def _number(v: IterVar) -> int:
-    size = size_of(v)
-    assert isinstance(size, IntImm)
-    return size.value
-
-
-__all__ = ["Streamed", "StreamedAttention"]
+__all__ = ["StreamedAttention", "written_attention"]

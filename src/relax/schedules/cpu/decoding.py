@@ -17,6 +17,7 @@
         R[b, i, :] = sums / total
 
 Vectors go along the numbers of a head, and along keys for scores. It is as fast as memory delivers keys and values.
+Where weights are rounded once they are divided, all keys are one block: its sum of weights is that of the query.
 
 Refused, and left to `attention`: keys and values whose heads are not contiguous.
 """
@@ -60,11 +61,6 @@ KEYS: Final = 512
 """The keys of a block; a multiple of the lanes of any vector."""
 
 
-def is_streamable(one: Attention) -> bool:
-    """True if neighbouring numbers of a key, and of a value, are neighbours in memory."""
-    return one.keys.indices[-1] is one.depth.var and one.values.indices[-1] is one.column.var
-
-
 class Decoded:
     """Writes the loops of an attention, one query after the other."""
 
@@ -74,6 +70,8 @@ class Decoded:
         self.lanes = max(target.machine.vector_bits // one.product.dtype.bits, 1)
         self.vector = str(one.product.dtype.with_lanes(self.lanes))
         self.keys, self.depth, self.columns = size_of(one.key), _number(one.depth), _number(one.column)
+        self.most_keys = int64(KEYS) if one.rounded is None else self.keys
+        """The keys of a block."""
 
     def tasks(self) -> Stmt:
         """The parallel loop over the batch and queries."""
@@ -136,6 +134,10 @@ class Decoded:
         begin, end = self.scores.visible(values, int64(1), self.keys)
 
         def blocks(begin: PrimExpr, end: PrimExpr) -> Stmt:
+            if self.one.rounded is not None:
+                count = simplify(maximum(end - begin, int64(0)))
+                at = {**values, self.one.key.var: begin}
+                return named("count", count, lambda count: self._keys(at, head, sums, state, count))
             return loop("ko", simplify(ceildiv(end - begin, KEYS)), lambda ko: let(
                 "key", begin + ko * KEYS, lambda key: named(
                     "count", simplify(minimum(int64(KEYS), end - key)), lambda count: self._keys(
@@ -161,8 +163,9 @@ class Decoded:
                 let("new", new, lambda new: self._weighed(weights, heads, sums, state, count, new)),
             ])  # fmt: skip
 
-        return DeclBuffer(keys, DeclBuffer(heads, scratch("weights", (KEYS,), self.dtype, lambda weights: scratch(
-            "greatest", (lanes,), self.dtype, lambda greatest: body(weights, greatest)))))  # fmt: skip
+        written = scratch("weights", (self.most_keys,), self.dtype, lambda weights: scratch(
+            "greatest", (lanes,), self.dtype, lambda greatest: body(weights, greatest)))  # fmt: skip
+        return DeclBuffer(keys, DeclBuffer(heads, written))
 
     def _groups(
         self, count: PrimExpr, whole: Callable[[PrimExpr], Stmt], single: Callable[[PrimExpr], Stmt]
@@ -254,7 +257,7 @@ class Decoded:
             return block([
                 scratch("added", (self.lanes,), self.dtype, added),
                 BufferStore(state, new, (zero,)),
-                self._mixed(weights, heads, sums, count, old),
+                self._mixed(weights, heads, sums, state, count, old),
             ])  # fmt: skip
 
         return let("level", safe, lambda safe: let(
@@ -272,16 +275,22 @@ class Decoded:
             lambda j: one(j, int64(0)),
         )
 
-    def _mixed(self, weights: Buffer, heads: Buffer, sums: Buffer, count: PrimExpr, old: Var) -> Stmt:
+    def _mixed(
+        self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, old: Var
+    ) -> Stmt:
         """Add the values of a block of keys, each times its weight."""
-        lanes = self.lanes
+        lanes, narrow = self.lanes, self.one.rounded
+
+        def factor(j: Var, inverse: PrimExpr) -> PrimExpr:
+            weight = BufferLoad(weights, (j,))
+            return weight if narrow is None else (weight * inverse).astype(str(narrow)).astype(self.dtype)
 
         def body(acc: Buffer) -> Stmt:
             def begun(first: int, _: PrimExpr | None) -> Stmt:
                 before = vector_load(sums, (first,), lanes)
                 return vector_store(acc, (first,), Mul(before, spread(old, lanes)))
 
-            def key(j: Var) -> Stmt:
+            def key(j: Var, inverse: PrimExpr) -> Stmt:
                 weight = Var("w", self.vector)
 
                 def update(first: int, inside: PrimExpr | None) -> Stmt:
@@ -290,13 +299,12 @@ class Decoded:
                         acc, (first,), Add(vector_load(acc, (first,), lanes), Mul(weight, value))
                     )
 
-                return LetStmt(
-                    weight, spread(BufferLoad(weights, (j,)), lanes), self._vectors(self.columns, update)
-                )
+                return LetStmt(weight, spread(factor(j, inverse), lanes), self._vectors(self.columns, update))
 
             return block([
                 self._vectors(self.columns, begun),
-                loop("j", count, key),
+                let("inverse", const(1, self.dtype) / BufferLoad(state, (int64(1),)), lambda inverse: loop(
+                    "j", count, lambda j: key(j, inverse))),
                 self._vectors(self.columns, lambda first, _: vector_store(
                     sums, (first,), vector_load(acc, (first,), lanes))),
             ])  # fmt: skip
@@ -310,4 +318,4 @@ def _number(v: IterVar) -> int:
     return size.value
 
 
-__all__ = ["FEW_QUERIES", "Decoded", "is_streamable"]
+__all__ = ["FEW_QUERIES", "Decoded"]

@@ -16,12 +16,14 @@ The kernels are recognised by what they compute (`tir.attention`), after they ar
 results are those of the same formulas. FuseOps, which runs next, keeps to the kernels that are left.
 
 A group begins with a product and ends with another one that reads what was made of it; in between may stand anything
-that makes scores of products, and the softmax. Transposes of operands and of the result join it if nothing else reads
-them.
+that makes scores of products, and the softmax. Transposes of operands join it if nothing else reads them, and so do
+transposes and conversions of the result. Weights that are converted to a narrower dtype before they are used, as
+ToMixedPrecision has them, are rounded in the kernel too.
 
 Left alone are scores, weights and products that something else reads, kernels on two sides of a call that may write to
-a tensor or on different virtual devices, calls that are not proved to fit their kernel, and 16-bit floats, whose
-weights are rounded before they are used. `relax.FuseOps` at level 0 does nothing, nor does this.
+a tensor or on different virtual devices, calls that are not proved to fit their kernel, scores of 16-bit floats, and
+weights that are rounded where keys or values do not lie in rows: separate products are faster then.
+`relax.FuseOps` at level 0 does nothing, nor does this.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from ...analysis.uses import uses_of
 from ...expr import Call, DataflowBlock, DataflowVar, Function, VarBinding
 from ...ir import IRModule, quick_hash, structural_equal
 from ...ir.transform import PassContext
-from ...prim import FloatImm
+from ...prim import Cast, FloatImm
 from ...prim import Var as PrimVar
 from ...tir import BufferLoad, BufferStore, PrimFunc
 from ...tir.attention import attention_of
@@ -151,7 +153,7 @@ class _Block:
         return isinstance(self.bindings[number].var, DataflowVar)
 
     def _with_transposes(self, chain: set[int]) -> set[int]:
-        """A chain with the transposes of its operands and of its result that nothing else reads."""
+        """A chain with transposes of its operands that nothing else reads, and what moves or converts its result."""
         members = set(chain)
         for number in chain:
             for operand in self.operands[number]:
@@ -159,9 +161,12 @@ class _Block:
                 if own and self._is_transpose(operand):
                     members.add(operand)
         last = max(chain)
-        (*others, reader) = self.readers[last] or {last}
-        if not others and self._is_private(last) and self._is_transpose(reader):
-            members.add(reader)
+        while self._is_private(last) and len(self.readers[last]) == 1:
+            (last,) = self.readers[last]
+            kernel = self.kernels[last]
+            if kernel is None or not self._of(kernel).is_move:
+                break
+            members.add(last)
         return members
 
     def _is_transpose(self, number: int) -> bool:
@@ -193,7 +198,10 @@ class _Block:
         inlined = None if kernel is None else inline_blocks(kernel)
         attention = None if inlined is None else attention_of(inlined)
         whole = (
-            inlined is not None and attention is not None and len(attention.chain) == len(root_of(inlined)[1])
+            inlined is not None
+            and attention is not None
+            and len(attention.chain) == len(root_of(inlined)[1])
+            and (attention.rounded is None or attention.is_streamable)
         )
         decided.append((function, whole))
         return whole
@@ -212,12 +220,15 @@ class _Traits(NamedTuple):
     """True if it reduces from -inf on, as a softmax does."""
     is_product: bool
     is_transpose: bool
+    is_move: bool
+    """True for a transpose, a conversion, and both at once."""
 
 
 def _traits_of(func: PrimFunc) -> _Traits:
     has_maximum = _has_maximum(func)
     reduces = func.attrs.get(OP_PATTERN) == OpPatternKind.OUT_ELEMWISE_FUSABLE
-    return _Traits(has_maximum, reduces and not has_maximum, _is_transpose(func))
+    is_product = reduces and not has_maximum
+    return _Traits(has_maximum, is_product, _is_transpose(func), _is_transpose(func, conversions=True))
 
 
 def _has_maximum(func: PrimFunc) -> bool:
@@ -234,13 +245,16 @@ def _has_maximum(func: PrimFunc) -> bool:
     return False
 
 
-def _is_transpose(func: PrimFunc) -> bool:
-    """True for a kernel of one nest that only moves elements, by exchanging dimensions."""
+def _is_transpose(func: PrimFunc, conversions: bool = False) -> bool:
+    """True for a kernel of one nest that only moves elements, by exchanging dimensions; or converts them as well."""
     stmts = root_of(func)[1]
     nest = nest_of(stmts[0]) if len(stmts) == 1 else None
-    if nest is None or nest.is_reduction or not isinstance(nest.stores[0].value, BufferLoad):
+    if nest is None or nest.is_reduction:
         return False
     load = nest.stores[0].value
+    load = load.value if conversions and isinstance(load, Cast) else load
+    if not isinstance(load, BufferLoad):
+        return False
     variables = {index for index in load.indices if isinstance(index, PrimVar)}
     return len(variables) == len(load.indices) == len(nest.stores[0].indices)
 

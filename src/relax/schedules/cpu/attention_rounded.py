@@ -1,0 +1,256 @@
+"""Attention whose weights are rounded once they are divided, as in mixed precision: scores of all keys are kept.
+
+    X[b, i, j] = Σ_k float32(Q[b, i, k]) · float32(K[b, j, k])        queries = words of Q[b, 64 queries, :]ᵀ
+    W[b, i, j] = exp(X[b, i, j] - M[b, i])                            for ko in range(ceildiv(n, 120)):
+    T[b, i]    = Σ_j W[b, i, j]                                           weights[ko] = scores, by dot products
+    P[b, i, j] = bfloat16(W[b, i, j] * (1 / T[b, i]))                     new = max(new, weights[ko])
+    O[b, i, d] = Σ_j float32(P[b, i, j]) · float32(V[b, j, d])        weights = exp(weights - new)
+                                                                      total = Σ weights
+                                                                      for ko in range(ceildiv(n, 120)):
+                                                                          rounded = words of weights[ko] * (1 / total)
+                                                                          words = words of V[b, 120 keys, :]
+                                                                          sums += wordsᵀ · rounded, by dot products
+
+The sum of the weights of a query must be known before one of them is rounded, so that the rounded weights are those of
+the nests. 64 queries and all of their keys take n / 4 kB, which stay in the second-level cache for some thousand keys.
+
+Words are pairs of bfloat16 (see `words`): neighbours along the depth for scores, of neighbouring keys for results.
+Without dot products of bfloat16, and for float16, the products are those of float32, of weights that are rounded to the
+narrow dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...prim import PrimExpr, Select, Var, const, simplify
+from ...prim.intrin import ceildiv, exp, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir.attention import Attention
+from ...tir.buffer import decl_buffer
+from ..build import alloc, block, int64, let, loop, named, scratch, vector_load, vector_store
+from .attention_blocks import Shapes, Streamed
+from .operands import Values
+from .scores import part_of
+from .tiling import even_pieces
+from .words import Words, bits_view, declared, words_for
+
+
+class Rounded(Streamed):
+    """Writes the loops of an attention whose weights are rounded, a block of queries after the other."""
+
+    def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
+        super().__init__(one, target, most_rows)
+        assert one.rounded is not None
+        self.narrow = str(one.rounded)
+        self.most_keys: int = self.most_keys + self.most_keys % 2
+        self.pairs: Words | None = None
+        """The words of weights and values that are multiplied; None: they are multiplied as floats."""
+        if target.machine.vector_bits >= 128:
+            self.pairs = words_for(target, one.rounded, one.values.dtype, one.product.dtype)
+
+    def _all_keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
+        begin, end = self.scores.visible(values, inside, self.keys)
+        shapes: Shapes = {"new": (self.width,), "inverse": (self.width,)}
+        most = simplify(ceildiv(self.keys, self.most_keys) * self.most_keys)
+        shapes["weights"] = (most, self.width)
+
+        def of_memory(more: Mapping[str, Buffer]) -> Stmt:
+            own = {**memory, **more}
+
+            def steps(begin: PrimExpr, count: PrimExpr) -> Stmt:
+                def each(name: str, body: Callable[[PrimExpr, PrimExpr, Buffer], Stmt]) -> Stmt:
+                    return self._blocks(name, begin, count, own["weights"], body)
+
+                def scored(key: PrimExpr, number: PrimExpr, weights: Buffer) -> Stmt:
+                    at = {**values, self.one.key.var: key}
+                    return self._scored_keys(at, {**own, "weights": weights}, inside, number)
+
+                def mixed(key: PrimExpr, number: PrimExpr, weights: Buffer) -> Stmt:
+                    at = {**values, self.one.key.var: key}
+                    return self._mixed_keys(at, {**own, "weights": weights}, number)
+
+                new = own["new"]
+                started = self._each(lambda i: BufferStore(new, BufferLoad(own["most"], (i,)), (i,)))
+                return block([
+                    started, each("ko", scored), self._exponentials(own, count), each("kb", mixed),
+                ])  # fmt: skip
+
+            count = simplify(maximum(end - begin, int64(0)))
+            return named(
+                "begin", begin, lambda begin: named("seen", count, lambda count: steps(begin, count))
+            )
+
+        return self._allocated(shapes, of_memory)
+
+    def _blocks(
+        self, name: str, begin: PrimExpr, count: PrimExpr, weights: Buffer,
+        body: Callable[[PrimExpr, PrimExpr, Buffer], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """`body` of each block of the keys from `begin` on: its first key, its number of keys, and its weights."""
+
+        def part(ko: Var) -> Stmt:
+            first = ko * self.most_keys
+            view = decl_buffer(
+                (self.most_keys, self.width), self.dtype, "block", data=weights.data,
+                elem_offset=first * self.width,
+            )  # fmt: skip
+            number = simplify(minimum(int64(self.most_keys), count - first))
+            made = named("count", number, lambda number: let(
+                "key", begin + first, lambda key: body(key, number, view)))  # fmt: skip
+            return DeclBuffer(view, made)
+
+        return loop(name, simplify(ceildiv(count, self.most_keys)), part)
+
+    def _scored_keys(
+        self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr
+    ) -> Stmt:
+        """The scores of a block of keys, and the greatest of each query."""
+        one = self.one
+        keys = part_of(one.keys, values, ((one.key.var, count), (one.depth.var, int64(self.depth))))
+
+        def scored(keys: Buffer) -> Stmt:
+            shape = self.most_keys, self.width
+            return self.scores.with_parts(values, inside, count, shape, self.tile.lanes, lambda parts: (
+                self._scored(values, memory, inside, count, keys, parts)))  # fmt: skip
+
+        return DeclBuffer(keys, self._factors(keys, count, scored))
+
+    def _exponentials(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
+        """The weights of all keys from their scores, and the inverse of their sum."""
+        weights, new, inverse = (memory[name] for name in ("weights", "new", "inverse"))
+        zero = const(0, self.dtype)
+
+        def level(i: PrimExpr) -> PrimExpr:
+            greatest = BufferLoad(new, (i,))
+            if not self.one.is_zero_unseen:
+                return greatest
+            # Scores of -inf have the weight 0 also where there is no other: exp(-inf - 0) is 0.
+            return Select(greatest.equal(const(float("-inf"), self.dtype)), zero, greatest)
+
+        def begun(sums: Buffer, i: PrimExpr) -> Stmt:
+            return let("level", level(i), lambda level: block([
+                BufferStore(new, level, (i,)), BufferStore(sums, zero, (i,))]))  # fmt: skip
+
+        def weight(sums: Buffer, j: Var, i: PrimExpr) -> Stmt:
+            value = Var("weight", self.dtype)
+            stores = block([
+                BufferStore(weights, value, (j, i)),
+                BufferStore(sums, BufferLoad(sums, (i,)) + value, (i,)),
+            ])  # fmt: skip
+            return LetStmt(value, exp(BufferLoad(weights, (j, i)) - BufferLoad(new, (i,))), stores)
+
+        return alloc("added", (self.width,), self.dtype, "local", lambda sums: block([
+            self._each(lambda i: begun(sums, i)),
+            loop("j", count, lambda j: self._each(lambda i: weight(sums, j, i))),
+            self._each(lambda i: BufferStore(
+                inverse, const(1, self.dtype) / BufferLoad(sums, (i,)), (i,)))]))  # fmt: skip
+
+    # ------------------------------------------------------------------ values
+
+    def _mixed_keys(self, values: Values, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
+        """Add the values of a block of keys, each times its rounded weight."""
+        one = self.one
+        heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
+        if self.pairs is None:
+
+            def of_floats(heads: Buffer) -> Stmt:
+                added = self._added(memory["sums"], heads, memory["weights"], count, None)
+                return block([self._rounded(memory, count), added])
+
+            return DeclBuffer(heads, self._widened(heads, count, self.columns, of_floats))
+        pairs, group = self.pairs, self.pairs.group
+        shape, number = self.most_keys // group, simplify(ceildiv(count, group))
+
+        def of_words(left: Buffer, right: Buffer) -> Stmt:
+            return block([
+                self._words(pairs, self._divided(memory), right, count),
+                self._words_of_values(pairs, heads, left, count),
+                self._added(memory["sums"], left, right, number, pairs),
+            ])  # fmt: skip
+
+        return DeclBuffer(heads, scratch("heads", (shape, self.columns), "int32", lambda left: scratch(
+            "rounded", (shape, self.width), "int32", lambda right: of_words(left, right))))  # fmt: skip
+
+    def _divided(self, memory: Mapping[str, Buffer]) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
+        """The rounded weight of a key and a query."""
+        weights, inverse = memory["weights"], memory["inverse"]
+        return lambda j, i: (BufferLoad(weights, (j, i)) * BufferLoad(inverse, (i,))).astype(self.narrow)
+
+    def _rounded(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
+        """The weights of a block of keys divided and rounded."""
+        weights, divided = memory["weights"], self._divided(memory)
+        return loop("j", count, lambda j: self._each(
+            lambda i: BufferStore(weights, divided(j, i).astype(self.dtype), (j, i))))  # fmt: skip
+
+    def _words(
+        self, words: Words, number: Callable[[PrimExpr, PrimExpr], PrimExpr], target: Buffer, count: PrimExpr
+    ) -> Stmt:
+        """The words of neighbouring keys of some numbers, for each query of a block."""
+
+        def pair(w: PrimExpr, i: PrimExpr, inside: int) -> Stmt:
+            return BufferStore(target, words.word(_group(words, number, w, i, inside), True), (w, i))
+
+        return self._each_word(words, count, lambda w, inside: self._each(lambda i: pair(w, i, inside)))
+
+    def _words_of_values(self, words: Words, heads: Buffer, target: Buffer, count: PrimExpr) -> Stmt:
+        """The words of neighbouring keys of the values of a block of keys."""
+        bits = bits_view(heads)
+
+        def pair(w: PrimExpr, inside: int) -> Stmt:
+            def number(j: PrimExpr, c: PrimExpr) -> PrimExpr:
+                return BufferLoad(bits, (j, c))
+
+            def word(c: PrimExpr) -> Stmt:
+                return BufferStore(target, words.word(_group(words, number, w, c, inside), False), (w, c))
+
+            return loop("c", self.columns, word, ForKind.VECTORIZED)
+
+        return declared([(bits, heads)], self._each_word(words, count, pair))
+
+    def _each_word(self, words: Words, count: PrimExpr, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
+        """A statement for each word of so many keys, told how many of its numbers there are."""
+        group = words.group
+        whole, left = simplify(floordiv(count, group)), simplify(floormod(count, group))
+        tails = [IfThenElse(left.equal(inside), body(whole, inside)) for inside in range(1, group)]
+        return block([loop("w", whole, lambda w: body(w, group)), *tails])
+
+    def _added(
+        self, sums: Buffer, heads: Buffer, weights: Buffer, depth: PrimExpr, words: Words | None
+    ) -> Stmt:
+        """Add products of values and weights to the sums."""
+        lanes = self.tile.lanes
+
+        def tile(first: PrimExpr, height: int) -> Stmt:
+            def start(p: PrimExpr, c: PrimExpr) -> PrimExpr:
+                return vector_load(sums, (first + p, c), lanes)
+
+            def finished(acc: Buffer) -> Stmt:
+                return loop("p", height, lambda p: loop("v", self.tile.vectors, lambda v: vector_store(
+                    sums, (first + p, v * lanes), vector_load(acc, (p, v * lanes), lanes)),
+                    ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+
+            def left(p: PrimExpr, j: PrimExpr) -> PrimExpr:
+                return BufferLoad(heads, (j, first + p))
+
+            return self._tile(height, start, depth, left, weights, finished, None, words)
+
+        segments = even_pieces(self.columns, -(-self.columns // self.tile.rows))
+        return block(
+            loop("co", s.count, lambda co, s=s: tile(simplify(s.start + co * s.size), s.size))
+            for s in segments
+        )
+
+
+def _group(
+    words: Words, number: Callable[[PrimExpr, PrimExpr], PrimExpr], w: PrimExpr, i: PrimExpr, inside: int
+) -> list[PrimExpr]:
+    """The numbers of a word, those behind the first `inside` 0."""
+    numbers = [number(w * words.group + p, i) for p in range(inside)]
+    return numbers + [const(0, str(numbers[0].dtype))] * (words.group - inside)
+
+
+__all__ = ["Rounded"]
