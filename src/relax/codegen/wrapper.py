@@ -34,6 +34,11 @@ from .types import dlpack_code, element_type
 
 SYMBOL_PREFIX: Final = "__tvm_ffi_"
 
+MANY: Final = 64
+"""Parameters above which the wrapper keeps their tensors on the stack: LLVM takes time quadratic in values that many
+calls lie between.
+"""
+
 
 def symbol_name(name: str) -> str:
     """The exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
@@ -51,7 +56,9 @@ class Wrapper:
         self.known = known
         self.b = FunctionBuilder(unit.module, head)
         self.cx = Context(unit, self.b, name, rules)
-        self.tensors: dict[int, Operand] = {}
+        self._tensors: dict[int, Operand] = {}
+        count = len(known.params)
+        self._stack = self.b.alloca(f"[{count} x ptr]", 16) if count > MANY else None
 
     def write(self) -> None:
         """Write the whole function into the module."""
@@ -64,7 +71,7 @@ class Wrapper:
                 self.cx.vars[param] = value
                 operands.append(f"{value.type} {value.ref}")
             else:
-                self.tensors[i] = self.tensor(i, buffer)
+                self.keep(i, self.tensor(i, buffer))
         for var, place in known.bound.items():
             self.bind(var, place)
         for run in _runs(known.compared):
@@ -73,11 +80,12 @@ class Wrapper:
             else:
                 self.compare(*run[0])
         self.require_apart()
+        tensors = [(i, buffer) for i, (_, buffer) in enumerate(known.params) if buffer is not None]
+        for i, buffer in tensors:
+            self.keep(i, self.data(i, buffer))
+        pointers = (f"ptr {self.kept(i)}" for i, _ in tensors)
         arguments = iter(operands)
-        passed = [
-            next(arguments) if buffer is None else f"ptr {self.data(i, buffer)}"
-            for i, (_, buffer) in enumerate(known.params)
-        ]
+        passed = [next(arguments if buffer is None else pointers) for _, buffer in known.params]
         passed += [f"i64 {self.cx.wide[var].ref}" for var in known.bound]
         status = b.op(f"call i32 {inner_symbol(self.cx.unit, self.cx.name)}({', '.join(passed)})")
         b.end(f"ret i32 {status}")
@@ -95,6 +103,20 @@ class Wrapper:
         return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")
 
     # ------------------------------------------------------------------ tensors
+
+    def keep(self, i: int, pointer: Operand) -> None:
+        """Keep what stands for an argument from now on: its DLTensor, later the pointer to its elements."""
+        if self._stack is None:
+            self._tensors[i] = pointer
+        else:
+            self.b.do(f"store ptr {pointer}, ptr {self._place(i)}")
+
+    def kept(self, i: int) -> Operand:
+        """What stands for an argument."""
+        return self._tensors[i] if self._stack is None else self.b.op(f"load ptr, ptr {self._place(i)}")
+
+    def _place(self, i: int) -> Operand:
+        return self.b.op(f"getelementptr ptr, ptr {self._stack}, i64 {i}")
 
     def tensor(self, i: int, buffer: Buffer) -> Operand:
         """The checked DLTensor of an argument."""
@@ -116,12 +138,12 @@ class Wrapper:
     def data(self, i: int, buffer: Buffer) -> Operand:
         """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
         if buffer.elem_offset is not None:
-            return self.field(self.tensors[i], 0, "ptr")
-        return self.b.op(support.tensor_data(self.b.module, self.tensors[i]))
+            return self.field(self.kept(i), 0, "ptr")
+        return self.b.op(support.tensor_data(self.b.module, self.kept(i)))
 
     def number(self, place: ArgumentField) -> Val:
         """A dimension, stride or offset of an argument."""
-        tensor = self.tensors[place.param]
+        tensor = self.kept(place.param)
         itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
         if place.what == "offset":
             offset = Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
@@ -174,9 +196,7 @@ class Wrapper:
         """Check that what is written overlaps nothing else, where the function promises so."""
         for i, j in self.known.apart:
             (a, a_strided), (b, b_strided) = ((self.buffer(k), bool(self.buffer(k).strides)) for k in (i, j))
-            call = support.tensors_apart(
-                self.b.module, self.tensors[i], a_strided, self.tensors[j], b_strided
-            )
+            call = support.tensors_apart(self.b.module, self.kept(i), a_strided, self.kept(j), b_strided)
             message = overlap_message(escaped(a.name), escaped(b.name))
             self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
 
@@ -212,7 +232,7 @@ class Wrapper:
         who = f"{escaped(self.cx.name)}: {_who(first)}"
         texts = [IS.fill(context=who, place=place.words, found="%lld", expected=size) for place, size in run]
         sizes = [size for _, size in run]
-        call = support.has_shape(self.b.module, self.tensors[first.param], first.axis, sizes, texts)
+        call = support.has_shape(self.b.module, self.kept(first.param), first.axis, sizes, texts)
         fine = self.b.label("ok")
         self.b.branch_if(self.b.op(call), fine, "error", hint="then")
         self.b.start(fine)
