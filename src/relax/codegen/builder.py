@@ -66,6 +66,12 @@ class ModuleBuilder:
         self._messages += ((_c_string(kind), _c_string(text)) for text in texts)
         return first
 
+    def name_run(self, names: Iterable[str]) -> int:
+        """The number of the first of several names, which are numbered one after the other."""
+        first = len(self._messages)
+        self._messages += ((_c_string(name), "") for name in names)
+        return first
+
     def string(self, text: str) -> Operand:
         """A zero-terminated constant string."""
         data = text.encode() + b"\0"

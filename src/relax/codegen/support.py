@@ -218,9 +218,14 @@ def support_text() -> str:
 
 def raise_error(module: ModuleBuilder, kind: str, text: str, arguments: Sequence[Operand]) -> str:
     """The call that sets an error: of a kind, with the message printf makes of a text and up to four integers."""
+    return raise_numbered(module, module.message(kind, text), arguments)
+
+
+def raise_numbered(module: ModuleBuilder, number: Operand, arguments: Sequence[Operand]) -> str:
+    """The call that sets the error of a message's number."""
     function = module.support("relax.raise", "void", "ptr, i32, i64, i64, i64, i64")
     operands = [f"i64 {a}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
-    return f"call void {function}(ptr {MESSAGES}, i32 {module.message(kind, text)}, {', '.join(operands)})"
+    return f"call void {function}(ptr {MESSAGES}, i32 {number}, {', '.join(operands)})"
 
 
 def kind_name(module: ModuleBuilder, kind: Operand) -> str:
@@ -235,12 +240,15 @@ def reserve(module: ModuleBuilder, size: Operand) -> str:
 
 
 def checked_tensor(
-    module: ModuleBuilder, any_: Operand, who: str, dtype: int, ndim: int, strided: bool
+    module: ModuleBuilder, any_: Operand, who: Operand, dtype: int, ndim: int, strided: bool
 ) -> str:
-    """The call that checks a tensor argument, which errors call `who`: its DLTensor, or null with the error set."""
+    """The call that checks a tensor argument: its DLTensor, or null with the error set.
+
+    `who` is the number of the text that errors call it by.
+    """
     function = module.support("relax.tensor", "ptr", "ptr, ptr, i32, i32, i32, i32")
     return (
-        f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {module.message(who, '')}, i32 {dtype}, "
+        f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {who}, i32 {dtype}, "
         f"i32 {ndim}, i32 {int(strided)})"
     )
 
@@ -251,19 +259,14 @@ def tensor_data(module: ModuleBuilder, tensor: Operand) -> str:
 
 
 def has_shape(
-    module: ModuleBuilder, tensor: Operand, first: int, expected: Sequence[int], texts: Sequence[str]
+    module: ModuleBuilder, tensor: Operand, first: int, count: int, sizes: Operand, number: Operand
 ) -> str:
-    """The call that compares dimensions with numbers: an i1, false with an error set.
+    """The call that compares dimensions with a table of sizes: an i1, false with an error set.
 
-    `first` is the axis of the first dimension; the texts are of one ValueError for each, about what was found.
+    `first` is the axis of the first dimension; the messages about what was found begin at a number.
     """
     function = module.support("relax.shape", "i1", "ptr, i64, i64, ptr, ptr, i32")
-    name = "relax.sizes." + ".".join(map(str, expected))
-    sizes = module.table(name, "i64", map(str, expected))
-    return (
-        f"call i1 {function}(ptr {tensor}, i64 {first}, i64 {len(expected)}, ptr {sizes}, "
-        f"ptr {MESSAGES}, i32 {module.message_run('ValueError', texts)})"
-    )
+    return f"call i1 {function}(ptr {tensor}, i64 {first}, i64 {count}, ptr {sizes}, ptr {MESSAGES}, i32 {number})"
 
 
 def tensors_apart(module: ModuleBuilder, a: Operand, a_strided: bool, b: Operand, b_strided: bool) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
@@ -34,11 +34,6 @@ from .types import dlpack_code, element_type
 
 SYMBOL_PREFIX: Final = "__tvm_ffi_"
 
-MANY: Final = 64
-"""Parameters above which the wrapper keeps their tensors on the stack: LLVM takes time quadratic in values that many
-calls lie between.
-"""
-
 
 def symbol_name(name: str) -> str:
     """The exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
@@ -56,42 +51,56 @@ class Wrapper:
         self.known = known
         self.b = FunctionBuilder(unit.module, head)
         self.cx = Context(unit, self.b, name, rules)
-        self._tensors: dict[int, Operand] = {}
-        count = len(known.params)
-        self._stack = self.b.alloca(f"[{count} x ptr]", 16) if count > MANY else None
+        self.tensors: dict[int, Operand] = {}
 
     def write(self) -> None:
         """Write the whole function into the module."""
         b, known = self.b, self.known
         self.check_count()
-        operands: list[str] = []
-        for i, (param, buffer) in enumerate(known.params):
-            if buffer is None:
-                value = self.scalar(i, param)
-                self.cx.vars[param] = value
-                operands.append(f"{value.type} {value.ref}")
-            else:
-                self.keep(i, self.tensor(i, buffer))
+        self.check_arguments()
         for var, place in known.bound.items():
             self.bind(var, place)
-        for run in _runs(known.compared):
-            if isinstance(run[0][1], IntImm) and run[0][0].what == "shape":
-                self.compare_sizes([(place, cast(IntImm, expr).value) for place, expr in run])
-            else:
-                self.compare(*run[0])
+        self.compare_all([*_runs(known.compared)])
         self.require_apart()
-        tensors = [(i, buffer) for i, (_, buffer) in enumerate(known.params) if buffer is not None]
-        for i, buffer in tensors:
-            self.keep(i, self.data(i, buffer))
-        pointers = (f"ptr {self.kept(i)}" for i, _ in tensors)
-        arguments = iter(operands)
-        passed = [next(arguments if buffer is None else pointers) for _, buffer in known.params]
+        pointers = self.pointers()
+        passed: list[str] = []
+        for i, (param, buffer) in enumerate(known.params):
+            if buffer is None:
+                passed.append(f"{self.cx.vars[param].type} {self.cx.vars[param].ref}")
+            else:
+                passed.append(f"ptr {pointers[i]}")
         passed += [f"i64 {self.cx.wide[var].ref}" for var in known.bound]
         status = b.op(f"call i32 {inner_symbol(self.cx.unit, self.cx.name)}({', '.join(passed)})")
         b.end(f"ret i32 {status}")
         with b.cold("error"):
             b.end("ret i32 -1")
         self.cx.unit.module.define(b)
+
+    # ------------------------------------------------------------------ steps
+
+    def check_arguments(self) -> None:
+        """Check each argument by itself."""
+        for i, (param, buffer) in enumerate(self.known.params):
+            self.check_argument(i, param, buffer)
+
+    def check_argument(self, i: int, param: Var, buffer: Buffer | None) -> None:
+        if buffer is None:
+            self.cx.vars[param] = self.scalar(i, param)
+        else:
+            self.keep(i, self.tensor(i, buffer))
+
+    def compare_all(self, runs: list[list[Compared]]) -> None:
+        """Compare dimensions, strides and offsets with what they must be."""
+        for run in runs:
+            if are_sizes(run):
+                self.compare_sizes(run)
+            else:
+                self.compare(*run[0])
+
+    def pointers(self) -> dict[int, Operand]:
+        """The pointers to the elements of the tensors, by the numbers of the parameters."""
+        tensors = ((i, buffer) for i, (_, buffer) in enumerate(self.known.params) if buffer is not None)
+        return {i: self.data(self.kept(i), buffer) for i, buffer in tensors}
 
     def check_count(self) -> None:
         expected = len(self.known.params)
@@ -104,27 +113,27 @@ class Wrapper:
 
     # ------------------------------------------------------------------ tensors
 
-    def keep(self, i: int, pointer: Operand) -> None:
-        """Keep what stands for an argument from now on: its DLTensor, later the pointer to its elements."""
-        if self._stack is None:
-            self._tensors[i] = pointer
-        else:
-            self.b.do(f"store ptr {pointer}, ptr {self._place(i)}")
+    def keep(self, i: int, tensor: Operand) -> None:
+        """Keep the checked DLTensor of an argument."""
+        self.tensors[i] = tensor
 
     def kept(self, i: int) -> Operand:
-        """What stands for an argument."""
-        return self._tensors[i] if self._stack is None else self.b.op(f"load ptr, ptr {self._place(i)}")
-
-    def _place(self, i: int) -> Operand:
-        return self.b.op(f"getelementptr ptr, ptr {self._stack}, i64 {i}")
+        """The checked DLTensor of an argument."""
+        return self.tensors[i]
 
     def tensor(self, i: int, buffer: Buffer) -> Operand:
         """The checked DLTensor of an argument."""
-        code, bits = dlpack_code(buffer.dtype)
-        dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
-        who = f"{self.cx.name}: argument {buffer.name}"
-        module, strided = self.b.module, bool(buffer.strides)
-        tensor = self.b.op(support.checked_tensor(module, self.argument(i), who, dtype, buffer.ndim, strided))
+        number = self.b.module.message(self.who(buffer), "")
+        return self.checked(self.argument(i), number, buffer)
+
+    def who(self, buffer: Buffer) -> str:
+        """A tensor argument, as messages of the support code begin."""
+        return f"{self.cx.name}: argument {buffer.name}"
+
+    def checked(self, any_: Operand, number: Operand, buffer: Buffer) -> Operand:
+        """The checked DLTensor of an argument that messages call by a text of this number."""
+        module, kind = self.b.module, tensor_kind(buffer)
+        tensor = self.b.op(support.checked_tensor(module, any_, number, *kind))
         null = self.b.op(f"icmp eq ptr {tensor}, null")
         fine = self.b.label("ok")
         self.b.branch_if(null, "error", fine, hint="otherwise")
@@ -135,11 +144,11 @@ class Wrapper:
         place = self.b.op(f"getelementptr {support.TENSOR_TYPE}, ptr {tensor}, i32 0, i32 {number}")
         return self.b.op(f"load {type_}, ptr {place}")
 
-    def data(self, i: int, buffer: Buffer) -> Operand:
+    def data(self, tensor: Operand, buffer: Buffer) -> Operand:
         """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
         if buffer.elem_offset is not None:
-            return self.field(self.kept(i), 0, "ptr")
-        return self.b.op(support.tensor_data(self.b.module, self.kept(i)))
+            return self.field(tensor, 0, "ptr")
+        return self.b.op(support.tensor_data(self.b.module, tensor))
 
     def number(self, place: ArgumentField) -> Val:
         """A dimension, stride or offset of an argument."""
@@ -226,13 +235,25 @@ class Wrapper:
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), *message, value)
             self.cx.facts.size(var)
 
-    def compare_sizes(self, run: Sequence[tuple[ArgumentField, int]]) -> None:
+    def compare_sizes(self, run: Sequence[Compared]) -> None:
         """Compare dimensions of one argument, one after the other, with numbers."""
         first = run[0][0]
-        who = f"{escaped(self.cx.name)}: {_who(first)}"
-        texts = [IS.fill(context=who, place=place.words, found="%lld", expected=size) for place, size in run]
-        sizes = [size for _, size in run]
-        call = support.has_shape(self.b.module, self.kept(first.param), first.axis, sizes, texts)
+        sizes = sizes_of(run)
+        table = self.b.module.table("relax.sizes." + ".".join(map(str, sizes)), "i64", map(str, sizes))
+        number = str(self.b.module.message_run("ValueError", self.size_texts(run)))
+        self.require_shape(self.kept(first.param), first.axis, len(sizes), table, number)
+
+    def size_texts(self, run: Sequence[Compared]) -> list[str]:
+        """The messages about dimensions of one argument that are not what they must be."""
+        who = f"{escaped(self.cx.name)}: {_who(run[0][0])}"
+        return [
+            IS.fill(context=who, place=place.words, found="%lld", expected=size)
+            for (place, _), size in zip(run, sizes_of(run), strict=True)
+        ]
+
+    def require_shape(self, tensor: Operand, axis: int, count: int, sizes: Operand, number: Operand) -> None:
+        """Compare dimensions of a tensor from an axis on with sizes; the messages begin at a number."""
+        call = support.has_shape(self.b.module, tensor, axis, count, sizes, number)
         fine = self.b.label("ok")
         self.b.branch_if(self.b.op(call), fine, "error", hint="then")
         self.b.start(fine)
@@ -333,13 +354,31 @@ def _who(place: ArgumentField) -> str:
     return f"argument {escaped(place.buffer.name)}"
 
 
-_Compared = tuple[ArgumentField, PrimExpr]
+Compared: TypeAlias = "tuple[ArgumentField, PrimExpr]"
+"""A number of an argument, and what it must be."""
 
 
-def _runs(compared: Sequence[_Compared]) -> Iterator[list[_Compared]]:
+def are_sizes(run: Sequence[Compared]) -> bool:
+    """True for dimensions that are compared with numbers."""
+    place, expr = run[0]
+    return isinstance(expr, IntImm) and place.what == "shape"
+
+
+def sizes_of(run: Sequence[Compared]) -> list[int]:
+    """The numbers that dimensions are compared with."""
+    return [cast(IntImm, expr).value for _, expr in run]
+
+
+def tensor_kind(buffer: Buffer) -> tuple[int, int, bool]:
+    """The dtype as DLPack writes it, the rank of an argument, and whether it may have strides."""
+    code, bits = dlpack_code(buffer.dtype)
+    return code | bits << 8 | max(buffer.dtype.lanes, 1) << 16, buffer.ndim, bool(buffer.strides)
+
+
+def _runs(compared: Sequence[Compared]) -> Iterator[list[Compared]]:
     """The comparisons in their order; those of consecutive dimensions of an argument with numbers together."""
 
-    def key(item: tuple[int, _Compared]) -> tuple[int, ...]:
+    def key(item: tuple[int, Compared]) -> tuple[int, ...]:
         i, (place, expr) = item
         together = isinstance(expr, IntImm) and place.what == "shape"
         return (place.param, place.axis - i) if together else (-1, 0, i)
