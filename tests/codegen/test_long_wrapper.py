@@ -82,7 +82,7 @@ def wrong(args: list[object], place: int, how: str) -> list[object]:
 def outcome(function, args) -> str:
     try:
         function(*args)
-    except Exception as error:
+    except (TypeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return "none"
 
