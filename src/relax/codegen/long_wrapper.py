@@ -40,12 +40,12 @@ class LongWrapper(Wrapper):
         return self.load(str(i))
 
     def store(self, at: Operand, pointer: Operand) -> None:
-        """Keep what stands for an argument from now on: its DLTensor, in the end the pointer to its elements."""
+        """Keep the DLTensor of an argument; in the end, the pointer to its elements."""
         place = self.b.op(f"getelementptr ptr, ptr {self.stack}, i64 {at}")
         self.b.do(f"store ptr {pointer}, ptr {place}")
 
     def load(self, at: Operand) -> Operand:
-        """What stands for an argument."""
+        """The DLTensor of an argument, or the pointer to its elements."""
         return self.b.op(f"load ptr, ptr {self.b.op(f'getelementptr ptr, ptr {self.stack}, i64 {at}')}")
 
     def each(self, first: int, count: int, write: Callable[[Operand, Operand], None]) -> None:
