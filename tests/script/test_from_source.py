@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import types
 
 import numpy as np
@@ -271,3 +273,14 @@ def test_what_the_namespaces_members_are_called():
     assert {"exp", "nn", "Tensor", "dot"} <= set(dir(R))
     assert "softmax" in dir(R.nn)
     assert "R.Tensor(shape, dtype, vdevice, ndim)" in R.Tensor.__doc__
+
+
+def test_cycles_are_collected_as_before_when_a_text_is_read():
+    before = gc.get_threshold()
+    for text in (
+        "from relax.script import relax as R\n@R.function\ndef f(x: R.Object):\n    return x",
+        "def (",
+    ):
+        with contextlib.suppress(DiagnosticError):
+            from_source(text)
+        assert gc.get_threshold() == before

@@ -57,9 +57,14 @@ class ModuleBuilder:
         """
         number = self._message_numbers.get((kind, text))
         if number is None:
-            number = self._message_numbers[kind, text] = len(self._messages)
-            self._messages.append((_c_string(kind), _c_string(text)))
+            number = self._message_numbers[kind, text] = self.message_run([(kind, text)])
         return str(number)
+
+    def message_run(self, messages: Iterable[tuple[str, str]]) -> int:
+        """The number of the first of several messages, each a kind and a text, numbered one after the other."""
+        first = len(self._messages)
+        self._messages += ((_c_string(kind), _c_string(text)) for kind, text in messages)
+        return first
 
     def string(self, text: str) -> Operand:
         """A zero-terminated constant string."""

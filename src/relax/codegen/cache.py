@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..ir.forks import hold_at_fork
 from ..runtime.files import write_parts
 
 _log = logging.getLogger(__name__)
@@ -494,15 +495,6 @@ def _remove(paths: list[Path]) -> int:
     with _lock:
         statistics.evicted += removed
     return removed
-
-
-# -------------------------------------------------------------------------------------- forks
-
-
-def hold_at_fork(lock: threading.Lock) -> None:
-    """Have a fork wait for a lock, which a thread that the child does not have would hold there for ever."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 hold_at_fork(_lock)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Final
 
+from ..ir.forks import hold_at_fork
 from . import cache
 
 _lock: Final = threading.Lock()
@@ -56,6 +57,6 @@ def wait_for_all() -> None:
         wait_for(key)
 
 
-cache.hold_at_fork(_lock)
+hold_at_fork(_lock)
 
 __all__ = ["do_later", "wait_for", "wait_for_all"]

@@ -13,7 +13,7 @@ A part takes the values of its surroundings that it uses, under their names ther
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from ..ir import Node, children_of
@@ -75,7 +75,7 @@ def write_apart(cx: Context, write: Callable[[], None]) -> None:
     cx.error_label = label
     cx.forget()
     used = {name for line in lines for name in _LOCAL.findall(line)}
-    taken = {ref: type_ for ref, type_ in _in_scope(cx) if ref in used}
+    taken = dict(_in_scope(cx, used))
     symbol = f"@{b.label('relax.part')}.{cx.unit.numbers[cx.name]}"
     pointers = {ref for ref, type_ in taken.items() if type_ == "ptr"}
     alias = " noalias" if pointers <= cx.distinct else ""
@@ -86,14 +86,17 @@ def write_apart(cx: Context, write: Callable[[], None]) -> None:
     cx.leave_unless_zero(b.call("i32", symbol, arguments))
 
 
-def _in_scope(cx: Context) -> Iterator[tuple[Operand, str]]:
-    """The values that the statements being written may use, and their types."""
+def _in_scope(cx: Context, used: Collection[Operand]) -> Iterator[tuple[Operand, str]]:
+    """The values around the statements that were written which those use, and their types."""
     for val in (*cx.vars.values(), *cx.wide.values()):
-        yield val.ref, val.full_type
+        if val.ref in used:
+            yield val.ref, val.full_type
     for memory in cx.memory.values():
-        if memory.size is not None:
+        if memory.size is not None and memory.size.ref in used:
             yield memory.size.ref, "i64"
     for storage in cx.storage.values():
-        yield storage.pointer, "ptr"
+        if storage.pointer in used:
+            yield storage.pointer, "ptr"
         for size in (*storage.shape, *(storage.strides or ()), storage.offset):
-            yield size, "i64"
+            if size in used:
+                yield size, "i64"

@@ -217,9 +217,14 @@ def support_text() -> str:
 
 def raise_error(module: ModuleBuilder, kind: str, text: str, arguments: Sequence[Operand]) -> str:
     """The call that sets an error: of a kind, with the message printf makes of a text and up to four integers."""
+    return raise_numbered(module, module.message(kind, text), arguments)
+
+
+def raise_numbered(module: ModuleBuilder, number: Operand, arguments: Sequence[Operand]) -> str:
+    """The call that sets the error of a message's number."""
     function = module.support("relax.raise", "void", "ptr, i32, i64, i64, i64, i64")
     operands = [f"i64 {a}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
-    return f"call void {function}(ptr {MESSAGES}, i32 {module.message(kind, text)}, {', '.join(operands)})"
+    return f"call void {function}(ptr {MESSAGES}, i32 {number}, {', '.join(operands)})"
 
 
 def kind_name(module: ModuleBuilder, kind: Operand) -> str:
@@ -234,21 +239,25 @@ def reserve(module: ModuleBuilder, size: Operand) -> str:
 
 
 def checked_tensor(
-    module: ModuleBuilder, any_: Operand, who: str, dtype: int, sizes: Sequence[int | None], strided: bool
+    module: ModuleBuilder, any_: Operand, who: Operand, dtype: int, ndim: int, strided: bool, sizes: Operand
 ) -> str:
-    """The call that checks a tensor argument, which errors call `who`: its DLTensor, or null with the error set.
+    """The call that checks a tensor argument: its DLTensor, or null with the error set.
 
-    A dimension for which there is None may be any.
+    `who` is the number of the text that errors call it by; `sizes` a table of its dimensions, or null (`sizes_table`).
     """
     function = module.support("relax.tensor", "ptr", "ptr, ptr, i32, i32, i32, i32, ptr")
-    expected = ["any" if size is None else str(size) for size in sizes]
-    numbers = ("-1" if size is None else str(size) for size in sizes)
-    known = any(size is not None for size in sizes)
-    table = module.table(f"relax.sizes.{'.'.join(expected)}", "i64", numbers) if known else "null"
     return (
-        f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {module.message(who, '')}, i32 {dtype}, "
-        f"i32 {len(sizes)}, i32 {int(strided)}, ptr {table})"
+        f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {who}, i32 {dtype}, "
+        f"i32 {ndim}, i32 {int(strided)}, ptr {sizes})"
     )
+
+
+def sizes_table(module: ModuleBuilder, sizes: Sequence[int | None], name: str | None = None) -> Operand:
+    """A table of dimensions, in which those that may be any are -1; null if all are. By default its name tells them."""
+    if all(size is None for size in sizes):
+        return "null"
+    name = name or ".".join("any" if size is None else str(size) for size in sizes)
+    return module.table(f"relax.sizes.{name}", "i64", ("-1" if size is None else str(size) for size in sizes))
 
 
 def tensor_data(module: ModuleBuilder, tensor: Operand) -> str:

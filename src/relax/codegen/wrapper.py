@@ -63,8 +63,9 @@ class Wrapper(WrittenMatching, ArgumentMatching[Val]):
         message = f"expected {counted_arguments(expected)}, found %lld"
         cx.fail_unless(count.eq(expected), "TypeError", message, count)
         self.match()
+        pointers = self.pointers()
         passed = [
-            f"{cx.vars[param].type} {cx.vars[param].ref}" if buffer is None else f"ptr {self.data(i, buffer)}"
+            f"{cx.vars[param].type} {cx.vars[param].ref}" if buffer is None else f"ptr {pointers[i]}"
             for i, (param, buffer) in enumerate(self.known.params)
         ]
         passed += [f"i64 {cx.wide[var].ref}" for var in self.known.bound]
@@ -80,16 +81,31 @@ class Wrapper(WrittenMatching, ArgumentMatching[Val]):
     # ------------------------------------------------------------------ tensors
 
     def tensor(self, i: int, buffer: Buffer) -> None:
-        code, bits = dlpack_code(buffer.dtype)
-        dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
-        who = f"{self.cx.name}: {self.who(buffer)}"
-        sizes, strided = list(map(_constant, buffer.shape)), bool(buffer.strides)
-        call = support.checked_tensor(self.b.module, self.argument(i), who, dtype, sizes, strided)
-        tensor = self.tensors[i] = self.b.op(call)
+        sizes = support.sizes_table(self.b.module, known_sizes(buffer))
+        number = self.b.module.message(self.name_of(buffer), "")
+        self.keep(i, self.checked(self.argument(i), number, buffer, sizes))
+
+    def keep(self, i: int, tensor: Operand) -> None:
+        """Keep the checked DLTensor of an argument."""
+        self.tensors[i] = tensor
+
+    def kept(self, i: int) -> Operand:
+        """The checked DLTensor of an argument."""
+        return self.tensors[i]
+
+    def name_of(self, buffer: Buffer) -> str:
+        """A tensor argument, as messages of the support code begin."""
+        return f"{self.cx.name}: {self.who(buffer)}"
+
+    def checked(self, any_: Operand, number: Operand, buffer: Buffer, sizes: Operand) -> Operand:
+        """The checked DLTensor of an argument that messages call by the text of a number."""
+        call = support.checked_tensor(self.b.module, any_, number, *tensor_kind(buffer), sizes)
+        tensor = self.b.op(call)
         null = self.b.op(f"icmp eq ptr {tensor}, null")
         fine = self.b.label("ok")
         self.b.branch_if(null, "error", fine, hint="otherwise")
         self.b.start(fine)
+        return tensor
 
     def compare(self, place: ArgumentField, size: PrimExpr) -> None:
         if place.what != "shape" or _constant(size) is None:  # those were compared when the tensor was taken
@@ -99,15 +115,20 @@ class Wrapper(WrittenMatching, ArgumentMatching[Val]):
         place = self.b.op(f"getelementptr {support.TENSOR_TYPE}, ptr {tensor}, i32 0, i32 {number}")
         return self.b.op(f"load {type_}, ptr {place}")
 
-    def data(self, i: int, buffer: Buffer) -> Operand:
+    def pointers(self) -> dict[int, Operand]:
+        """The pointers to the elements of the tensors, by the numbers of the parameters."""
+        tensors = ((i, buffer) for i, (_, buffer) in enumerate(self.known.params) if buffer is not None)
+        return {i: self.data(self.kept(i), buffer) for i, buffer in tensors}
+
+    def data(self, tensor: Operand, buffer: Buffer) -> Operand:
         """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
         if buffer.elem_offset is not None:
-            return self.field(self.tensors[i], 0, "ptr")
-        return self.b.op(support.tensor_data(self.b.module, self.tensors[i]))
+            return self.field(tensor, 0, "ptr")
+        return self.b.op(support.tensor_data(self.b.module, tensor))
 
     def number(self, place: ArgumentField) -> Val:
         """A dimension, stride or offset of an argument."""
-        tensor = self.tensors[place.param]
+        tensor = self.kept(place.param)
         itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
         if place.what == "offset":
             offset = Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
@@ -158,7 +179,7 @@ class Wrapper(WrittenMatching, ArgumentMatching[Val]):
     def apart(self, i: int, j: int) -> None:
         a, b = (self.known.buffer(k) for k in (i, j))
         call = support.tensors_apart(
-            self.b.module, self.tensors[i], bool(a.strides), self.tensors[j], bool(b.strides)
+            self.b.module, self.kept(i), bool(a.strides), self.kept(j), bool(b.strides)
         )
         message = overlap_message(escaped(a.name), escaped(b.name))
         self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
@@ -205,6 +226,17 @@ class Wrapper(WrittenMatching, ArgumentMatching[Val]):
             message = KIND.printf(context=escaped(self.who(param)), expected=wanted, found="%s")
             self.cx.fail(*message, text)
         self.b.start(good)
+
+
+def tensor_kind(buffer: Buffer) -> tuple[int, int, bool]:
+    """The dtype as DLPack writes it, the rank of an argument, and whether it may have strides."""
+    code, bits = dlpack_code(buffer.dtype)
+    return code | bits << 8 | max(buffer.dtype.lanes, 1) << 16, buffer.ndim, bool(buffer.strides)
+
+
+def known_sizes(buffer: Buffer) -> list[int | None]:
+    """The dimensions that are the same in every call; None for the others."""
+    return list(map(_constant, buffer.shape))
 
 
 def _constant(size: PrimExpr) -> int | None:

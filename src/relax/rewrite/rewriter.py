@@ -70,6 +70,7 @@ from ..ir import (
     set_slot,
     structural_equal,
 )
+from ..prim import free_vars as free_prim_vars
 from ..prim import substitute as substitute_prim
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
@@ -445,7 +446,10 @@ class Rewriter:
 
     def dim(self, expr: PrimExpr) -> PrimExpr:
         """Hook for scalar expressions; the default replaces the variables in `shape_vars`."""
-        new = substitute_prim(expr, self.shape_vars) if self.shape_vars else expr
+        if not self.shape_vars:
+            return expr
+        mine = {var: self.shape_vars[var] for var in free_prim_vars(expr) if var in self.shape_vars}
+        new = substitute_prim(expr, mine)
         return new if new is expr else simplify_dim(new)
 
     def info(self, struct_info: StructInfo) -> StructInfo:

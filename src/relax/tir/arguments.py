@@ -50,9 +50,13 @@ class CheckedArguments(ArgumentMatching[Any]):
             return super().match_scalar(i, param)
         parts = cast("Sequence[Any]", arg)
         if len(parts) != param.dtype.lanes:
-            raise KIND(context=self.who(param), expected=f"{param.dtype.lanes} numbers", found=str(len(parts)))
+            raise KIND(
+                context=self.who(param), expected=f"{param.dtype.lanes} numbers", found=str(len(parts))
+            )
         lanes = [Var(param.name, param.dtype.element_of) for _ in parts]
-        each = CheckedArguments(Signature(tuple((lane, None) for lane in lanes), {}, ()), self.name, parts, {})
+        each = CheckedArguments(
+            Signature(tuple((lane, None) for lane in lanes), {}, ()), self.name, parts, {}
+        )
         each.match()
         self.env[param] = [each.env[lane] for lane in lanes]
         return None

@@ -178,10 +178,13 @@ class _Template(NamedTuple):
         """None if the result is anything but a call_tir of some of the arguments."""
         if not is_call_of(result, CallTIR):
             return None
-        args, leaves = result.args[1], _leaves(call)
-        if not isinstance(args, Tuple) or not all(arg in leaves for arg in args.fields):
+        args = result.args[1]
+        places: dict[RelaxExpr, int] = {}
+        for place, leaf in enumerate(_leaves(call)):
+            places.setdefault(leaf, place)
+        if not isinstance(args, Tuple) or not all(arg in places for arg in args.fields):
             return None
-        return _Template(key, result, tuple(leaves.index(arg) for arg in args.fields), facts)
+        return _Template(key, result, tuple(places[arg] for arg in args.fields), facts)
 
     def call_for(self, call: Call, key: Any, facts: Analyzer | None) -> Call | None:
         """The same call_tir of other arguments, with their shape variables; None if it does not fit them."""

@@ -26,6 +26,7 @@ from ..codegen.object import expect_kernels, machine_of
 from ..codegen.parallel import Compilers
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
+from ..ir.collection import rarely_collected
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
@@ -40,7 +41,6 @@ from ..transform.pipeline import get_pipeline
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
-from .collection import rarely_collected
 from .compiled import compile_functions
 from .kernel_info import kernel_infos
 from .recall import recall_program

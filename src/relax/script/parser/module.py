@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, GlobalVar, IRModule, set_slot
+from ...ir.collection import rarely_collected
 from ...ir.python_source import caller_span
 from .core import (
     Evaluator,
@@ -75,11 +76,12 @@ class ModuleDecorator:
         diagnostics = DiagnosticContext()
         parser = ModuleParser(source, scopes, diagnostics, trusted=True)
         module: IRModule | None = None
-        with diagnostics.collect():
-            module = parser.module(node)
-        diagnostics.finish()
-        assert module is not None
-        return parser.finish(module, check)
+        with rarely_collected():
+            with diagnostics.collect():
+                module = parser.module(node)
+            diagnostics.finish()
+            assert module is not None
+            return parser.finish(module, check)
 
 
 class ModuleParser(StatementParser):
@@ -157,10 +159,9 @@ class ModuleParser(StatementParser):
         """`name` is what the text calls the function, `symbol` its name in the module."""
         if not isinstance(symbol, str):
             self.fail(KIND, "a function's name is a string", node)
-        taken = {global_var.name_hint for global_var in self.context.global_vars.values()}
-        if name in self.context.global_vars or symbol in taken:
+        if name in self.context.global_vars or symbol in self.context.symbols:
             self.fail(DECLARATION, f"the module already has a function `{symbol}`", node)
-        self.context.global_vars[name] = GlobalVar(symbol)
+        self.context.declare(name, GlobalVar(symbol))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """``name = function`` adds a function; other values are for the functions' expressions."""

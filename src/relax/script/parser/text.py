@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, IRModule, Node, Span, walk
+from ...ir.collection import rarely_collected
 from ...prim import expr as prim
 from .core import MISSING, FunctionTask, MacroDecorator, Scopes, ScriptSource, is_docstring
 from .core.diagnostics import DECLARATION, FORBIDDEN, POISON, SYNTAX, error
@@ -38,6 +39,17 @@ def from_source(
         raise TypeError(
             f"from_source takes text, found {type(program).__name__}; decorate classes and functions"
         )
+    with rarely_collected():
+        return _parsed(program, extra_vars, check_well_formed, name, allow_extern)
+
+
+def _parsed(
+    program: str,
+    extra_vars: Mapping[str, Any] | None,
+    check_well_formed: bool,
+    name: str,
+    allow_extern: bool | Collection[str],
+) -> IRModule | BaseFunc:
     source = ScriptSource.parse(_dedent(program), name)
     diagnostics = DiagnosticContext()
     scopes = Scopes((dict(extra_vars or {}), library_namespaces(), BUILTINS))

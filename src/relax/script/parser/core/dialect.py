@@ -60,7 +60,15 @@ class ModuleContext:
     adopted: dict[str, BaseFunc] = field(default_factory=dict[str, BaseFunc])
     global_infos: dict[str, Any] = field(default_factory=dict[str, Any])
     _names: dict[int, tuple[BaseFunc, str]] = field(default_factory=dict[int, tuple[BaseFunc, str]])
-    _originals: list[tuple[str, BaseFunc]] = field(default_factory=list[tuple[str, BaseFunc]])
+    _originals: dict[int, tuple[BaseFunc, str]] = field(default_factory=dict[int, tuple[BaseFunc, str]])
+    symbols: set[str] = field(default_factory=set[str])
+    """The names of the global variables in the module; the text may call them otherwise."""
+
+    def declare(self, name: str, global_var: GlobalVar) -> GlobalVar:
+        """Give the module a global variable, which the text calls `name`."""
+        self.global_vars[name] = global_var
+        self.symbols.add(global_var.name_hint)
+        return global_var
 
     def suggest_name(self, function: BaseFunc, name: str) -> None:
         """The name that the surrounding program gives an adopted function that has none of its own."""
@@ -68,21 +76,20 @@ class ModuleContext:
 
     def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
         """The global variable of a function made outside of the module; the module gets the function, once."""
-        for known, original in self._originals:
-            if original is function:
-                return self.global_vars[known]
+        known = self._originals.get(id(function))
+        if known is not None:
+            return self.global_vars[known[1]]
         _, suggested = self._names.get(id(function), (function, "func"))
         stem = name or str(function.attrs.get("global_symbol", suggested))
         unique, count = stem, 0
         while unique in self.global_vars:
             count += 1
             unique = f"{stem}_{count}"
-        self._originals.append((unique, function))
+        self._originals[id(function)] = function, unique
         if function.attrs.get("global_symbol", unique) != unique:
             function = function.with_attr("global_symbol", unique)
         self.adopted[unique] = function
-        self.global_vars[unique] = GlobalVar(unique)
-        return self.global_vars[unique]
+        return self.declare(unique, GlobalVar(unique))
 
 
 @dataclass(eq=False)

@@ -1,8 +1,8 @@
-"""Garbage collection during a build.
+"""Garbage collection while a program is read or built.
 
 A build makes millions of nodes, nearly all of which live as long as the build or are freed by their last user. Python's
 collector of cycles looks at every object that survives some hundred others, which takes a fifth of a build; while a
-program is built it runs less often.
+program is read or built it runs less often.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from ..codegen import cache
+from .forks import hold_at_fork
 
 _OBJECTS: Final = 50_000
 """New objects after which the collector looks at them; Python's default is some hundred."""
 
 _lock: Final = threading.Lock()
-_builds = 0
+_users = 0
 _before: tuple[int, int, int] = gc.get_threshold()
 
 
@@ -27,24 +27,24 @@ _before: tuple[int, int, int] = gc.get_threshold()
 def rarely_collected() -> Generator[None]:
     """Inside the ``with``, cycles of objects are collected less often, unless the program chose so itself.
 
-    The setting is that of the process: the last of several builds at once restores it.
+    The setting is that of the process: the last of several users at once restores it.
     """
-    global _builds, _before
+    global _users, _before
     with _lock:
-        if _builds == 0:
+        if _users == 0:
             _before = gc.get_threshold()
             if 0 < _before[0] < _OBJECTS:
                 gc.set_threshold(_OBJECTS, *_before[1:])
-        _builds += 1
+        _users += 1
     try:
         yield
     finally:
         with _lock:
-            _builds -= 1
-            if _builds == 0 and gc.get_threshold() == (_OBJECTS, *_before[1:]):
+            _users -= 1
+            if _users == 0 and gc.get_threshold() == (_OBJECTS, *_before[1:]):
                 gc.set_threshold(*_before)
 
 
-cache.hold_at_fork(_lock)
+hold_at_fork(_lock)
 
 __all__ = ["rarely_collected"]
