@@ -5,17 +5,12 @@ from __future__ import annotations
 import pytest
 
 from relax import op
-from relax.analysis.totality import (
-    is_condition,
-    is_nonnegative,
-    is_surely_size,
-    never_fails,
-    scalar_never_fails,
-)
+from relax.analysis.totality import is_condition, is_nonnegative, never_fails
 from relax.expr import Call, ExternFunc, PrimValue, ShapeExpr, Tuple, TupleGetItem
 from relax.expr import Var as Name
 from relax.ir import Op, set_slot
 from relax.prim import Let, Max, Min, SizeVar, Var, const
+from relax.prim.totality import is_surely_size, scalar_never_fails
 from relax.runtime.limits import DIMENSION_LIMIT
 from relax.struct_info import (
     ObjectStructInfo,

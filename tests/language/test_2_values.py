@@ -341,6 +341,21 @@ def test_sizes_that_leave_64_bits_on_the_way(run, size, used):
     assert tuple(small) == (3,) if used == "x" else small == expected
 
 
+def test_sizes_that_leave_64_bits_by_a_cast(run):
+    """What stands for the size, written in its place, may be known to cancel; computing it is an error all the same."""
+    program = """
+    @R.function
+    def main(x: R.Shape(["n", "m"])):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        size = R.match_cast(R.prim_value(n * m * 1000000007), R.Prim("int64", value=k))
+        u = R.prim_value(k * k - k * k)
+        return x
+    """
+    with pytest.raises(OverflowError, match=r"main: a size does not fit into 64 bits"):
+        run(program, "main", relax.ShapeTuple([2, 2]))
+    assert tuple(run(program, "main", relax.ShapeTuple([1, 2]))) == (1, 2)
+
+
 def test_packed_functions_are_values(run):
     """Packed functions are values: bound to variables, passed, returned, called."""
     program = """

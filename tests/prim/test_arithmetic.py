@@ -10,9 +10,9 @@ import pytest
 
 import relax
 from relax import prim
-from relax.analysis.totality import scalar_never_fails
 from relax.prim.arithmetic import wrap
 from relax.prim.intervals import EVERYTHING, INF, OPERATIONS, operation_range, plain_interval, within
+from relax.prim.totality import scalar_never_fails
 
 OPERATIONS_OF_NUMBERS = (*prim.ARITHMETIC, *prim.COMPARISONS, prim.And, prim.Or)
 NODES = {cls.__name__ for cls in OPERATIONS_OF_NUMBERS}

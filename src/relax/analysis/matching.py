@@ -26,6 +26,7 @@ from typing import Generic, Protocol, TypeVar
 from ..info.mapping import bound_in, dims_of
 from ..ir import StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr, Var, evaluate
+from ..prim.totality import scalar_never_fails
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, STORE, STORE_SIZE
 from ..struct_info import (
     ObjectStructInfo,
@@ -34,7 +35,6 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from .totality import scalar_never_fails
 
 ValueT = TypeVar("ValueT")
 SlotT = TypeVar("SlotT")

@@ -20,20 +20,11 @@ from ..op.dims import collect_checks
 from ..op.intrinsics import Intrinsic
 from ..prim import (
     Analyzer,
-    Div,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Let,
-    Mod,
     PrimExpr,
-    is_const,
-    post_order,
 )
-from ..prim import Call as PrimCall
 from ..prim import Var as PrimVar
-from ..prim.intervals import Interval, dtype_range, operation_range, within
-from ..runtime.limits import DIMENSION_LIMIT
+from ..prim.totality import scalar_never_fails
 from ..runtime.sizes import is_size
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
@@ -91,41 +82,6 @@ def is_condition(info: StructInfo | None) -> bool:
     if isinstance(info, PrimStructInfo):
         return info.dtype.is_bool
     return isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool
-
-
-def scalar_never_fails(expr: PrimExpr) -> bool:
-    """True if a scalar expression divides by nothing that may be zero, calls nothing, and stays in 64 bits."""
-    return _safe_range(expr) is not None
-
-
-def is_surely_size(value: PrimExpr) -> bool:
-    """True if a scalar expression certainly has a value, which a dimension may be."""
-    values = _safe_range(value)
-    return values is not None and values[0] >= 0 and values[1] < DIMENSION_LIMIT
-
-
-def _safe_range(expr: PrimExpr) -> Interval | None:
-    """The least and greatest value of a scalar expression; None if its evaluation may fail."""
-    fails = False
-    ranges: dict[PrimExpr, Interval] = {}
-
-    def visit(part: PrimExpr) -> None:
-        nonlocal fails
-        match part:
-            case Div(_, b) | Mod(_, b) | FloorDiv(_, b) | FloorMod(_, b):
-                fails = fails or not isinstance(b, IntImm) or is_const(b, 0)
-            case PrimCall() | Let():
-                fails = True
-            case _:
-                pass
-        ranges[part] = operation_range(part, ranges.__getitem__)
-        if not within(ranges[part], part.dtype):
-            # What leaves 64 bits is an error; in narrower types it wraps around.
-            fails = fails or part.dtype == "int64"
-            ranges[part] = dtype_range(part.dtype)
-
-    post_order(expr, visit)
-    return None if fails else ranges[expr]
 
 
 def is_nonnegative(value: PrimExpr) -> bool:

@@ -29,6 +29,7 @@ from ..prim import substitute as substitute_prim
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
 from ..prim.expr import cast as cast_prim
+from ..prim.totality import scalar_never_fails
 from ..tir.stmt import PrimFunc
 
 ExprT = TypeVar("ExprT", bound=Node)
@@ -70,7 +71,7 @@ class Substitution:
             case Var():
                 return self.variables.get(node, node)
             case PrimExpr():
-                return self.dim(node)
+                return self.scalar(node)
             case StructInfo():
                 return self.info(node)
             case PrimFunc():
@@ -99,8 +100,21 @@ class Substitution:
         new = substitute_prim(value, self.shape_vars)
         return new if new is value else simplify_dim(new)
 
+    def scalar(self, value: PrimExpr) -> PrimExpr:
+        """A scalar that is computed. Only what certainly has a value is simplified: what leaves 64 bits is an error."""
+        if not self.shape_vars:
+            return value
+        new = substitute_prim(value, self.shape_vars)
+        return simplify_dim(new) if new is not value and scalar_never_fails(new) else new
+
     def info(self, info: StructInfo) -> StructInfo:
-        return map_struct_info(info, self.dim, lambda shape: cast(RelaxExpr, self.node(shape)))
+        return map_struct_info(info, self.dim, self.shape)
+
+    def shape(self, shape: RelaxExpr) -> RelaxExpr:
+        """The shape of a struct info, which is not computed."""
+        if isinstance(shape, ShapeExpr):
+            return map_children(shape, lambda part: self.dim(part) if isinstance(part, PrimExpr) else part)
+        return cast(RelaxExpr, self.node(shape))
 
     # -- what binds
 

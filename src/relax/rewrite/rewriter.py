@@ -74,6 +74,7 @@ from ..prim import free_vars as free_prim_vars
 from ..prim import substitute as substitute_prim
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
+from ..prim.totality import scalar_never_fails
 from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 
@@ -238,13 +239,24 @@ class Rewriter:
         """Hook for all leaves but variables and tuples; the default rewrites the scalar expressions in them."""
         match expr:
             case PrimValue(value):
-                new = self.dim(value)
+                new = self.scalar(value)
                 return expr if new is value else PrimValue(new, span=expr.span)
             case ShapeExpr(values):
-                dims = mapped(values, self.dim)
+                dims = mapped(values, self.scalar)
                 return expr if dims is values else ShapeExpr(dims, span=expr.span)
             case _:
                 return expr
+
+    def scalar(self, expr: PrimExpr) -> PrimExpr:
+        """A scalar expression that is computed: as a dimension, but what may fail is not simplified, and fails."""
+        new = self._replaced(expr)
+        return new if new is expr or not scalar_never_fails(new) else simplify_dim(new)
+
+    def _replaced(self, expr: PrimExpr) -> PrimExpr:
+        if not self.shape_vars:
+            return expr
+        mine = {var: self.shape_vars[var] for var in free_prim_vars(expr) if var in self.shape_vars}
+        return substitute_prim(expr, mine)
 
     def variable(self, var: Var) -> RelaxExpr:
         """Hook for the uses of variables of either kind; the default looks them up in `variables`."""
@@ -445,11 +457,8 @@ class Rewriter:
     # -- hooks: struct info
 
     def dim(self, expr: PrimExpr) -> PrimExpr:
-        """Hook for scalar expressions; the default replaces the variables in `shape_vars`."""
-        if not self.shape_vars:
-            return expr
-        mine = {var: self.shape_vars[var] for var in free_prim_vars(expr) if var in self.shape_vars}
-        new = substitute_prim(expr, mine)
+        """Hook for scalar expressions in struct info; the default replaces the variables in `shape_vars`."""
+        new = self._replaced(expr)
         return new if new is expr else simplify_dim(new)
 
     def info(self, struct_info: StructInfo) -> StructInfo:
@@ -479,6 +488,9 @@ class Rewriter:
         return struct_info.replace(params=params, ret=self.info(struct_info.ret))
 
     def _shape_in_info(self, shape: RelaxExpr) -> RelaxExpr:
+        if isinstance(shape, ShapeExpr):
+            dims = mapped(shape.values, self.dim)
+            return shape if dims is shape.values else ShapeExpr(dims, span=shape.span)
         new = self._dispatch(shape)
         return new if is_leaf(new) else shape
 

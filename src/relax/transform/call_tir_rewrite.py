@@ -25,7 +25,6 @@ from typing import cast
 
 from ..analysis.inplace import check_reuse
 from ..analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
-from ..analysis.totality import is_surely_size
 from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.relations import is_base_of
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo
@@ -33,6 +32,7 @@ from ..op import builtin, is_call_of
 from ..op.intrinsic import DestinationPassing
 from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
+from ..prim.totality import is_surely_size
 from ..rewrite import Rewriter, bindings_in
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass

@@ -23,7 +23,7 @@ from collections.abc import Collection
 from typing import Final, cast
 
 from ..analysis.properties import NORMAL_FORM
-from ..analysis.totality import is_nonnegative, is_surely_size
+from ..analysis.totality import is_nonnegative
 from ..analysis.uses import Uses
 from ..derive.substitution import Substitution
 from ..expr import (
@@ -47,6 +47,7 @@ from ..op import operator_of
 from ..op.intrinsic import DestinationPassing
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
+from ..prim.totality import is_surely_size
 from ..rewrite import Rewriter, bindings_in, blocks_in
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..analysis.totality import scalar_never_fails
 from ..expr import Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr, Tuple, VarBinding
 from ..info.mapping import dims_of, fields_in
 from ..ir import RelaxExpr, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
+from ..prim.totality import scalar_never_fails
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

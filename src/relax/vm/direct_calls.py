@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..analysis.totality import scalar_never_fails
 from ..ir import structural_equal
 from ..prim import EQ, GE, LE, LT, IntImm, Or, PrimExpr, SizeVar, Var, free_vars, substitute
 from ..prim.cells import REGISTERS
+from ..prim.totality import scalar_never_fails
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
 from ..tir import Buffer, PrimFunc

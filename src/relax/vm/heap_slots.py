@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from ..analysis.totality import is_surely_size
 from ..ir import Node, walk
 from ..prim import Add, Analyzer, IntImm, Max, Min, Mul, PrimExpr, SizeVar, Sub, Var, free_vars, substitute
+from ..prim.totality import is_surely_size
 from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, Stmt
 
 
