@@ -12,7 +12,7 @@ from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.ir.transform import PassContext
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
-from relax.schedules.cpu import RULES, Winograd
+from relax.schedules.cpu import RULES, Winograd, winograd
 from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
 from relax.script import relax as R
 
@@ -199,11 +199,13 @@ def test_transforms_by_the_taps_of_an_axis(target, conv):
 
 
 @pytest.mark.parametrize(("kernel", "size"), [((5,), ("h",)), ((3, 1), ("h", 1)), ((1, 7), (3, "h"))])
-def test_lines_of_unknown_length(target, conv, kernel, size):
+def test_lines_of_unknown_length(target, conv, monkeypatch, kernel, size):
     """One kernel for all lengths and numbers, which the interpreter computes too."""
     n, h = te.var("n", "int64"), te.var("h", "int64")
     pad = tuple(taps // 2 for taps in kernel)
     unknown = conv(32, 34, [h if s == "h" else s for s in size], kernel, n, pad=pad)
+    assert Winograd().pack(unknown.func(), target, [1]) is None  # few channels: lines are taken to be short
+    monkeypatch.setattr(winograd, "WIDE", 32)
     func, transform = transformed(unknown, resolve("llvm"))
     kernels = [build_module(func)["main"]]
     interpreted, _ = transformed(unknown, target)

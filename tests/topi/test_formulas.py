@@ -57,7 +57,7 @@ def test_upsampling_by_a_kernel_as_long_as_its_stride_is_a_product():
     sums = schedule.get(schedule.get_block("conv2d_transpose"))
     assert str(sums.body.value).endswith("a[v_i0, v_rc, v_i4, v_i5] * w[v_rc, v_i1, v_i2, v_i3]")
     padded = te.create_prim_func([data, weight, topi.nn.conv_transpose(data, weight, strides=2, padding=1)])
-    assert "T.Select" in padded.script()
+    assert "T.if_then_else" in padded.script()
 
 
 def test_composition():

@@ -163,6 +163,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "FoldConstant",
         "ConvTransposeToConv",
         "OneHotMatmulToTake",
+        "DivisionToMultiplication",
         "EliminateCommonSubexpr",
         "DeadCodeElimination",
         "RemoveUnusedFunctions",

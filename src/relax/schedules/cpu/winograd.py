@@ -94,7 +94,11 @@ MOST: Final = 28
 TYPICAL: Final = 3584
 """Channels times pixels of a line, for images of unknown size: networks halve their images as they double channels."""
 SEQUENCE: Final = 256
-"""Pixels of an only line of unknown size."""
+"""Pixels of an only line of unknown size, if it has many channels."""
+CHUNK: Final = 4
+"""Those of one with fewer: models that are fed as data come, such as detectors of speech, take few at a time."""
+WIDE: Final = 256
+"""The number of channels that are many."""
 
 
 class Winograd(ScheduleRule):
@@ -152,7 +156,9 @@ class _Shape:
 
     def pixels(self) -> tuple[int, int, int]:
         """The images, lines and pixels of a line; probable numbers for those that are not known."""
-        typical = SEQUENCE if self.height == 1 else max(TYPICAL // self.outputs, 4)
+        typical = max(TYPICAL // self.outputs, 4)
+        if self.height == 1:
+            typical = SEQUENCE if min(self.inputs, self.outputs) >= WIDE else CHUNK
         height, width = (typical if size is None else size for size in (self.height, self.width))
         return 1 if self.images is None else self.images, height, width
 
@@ -234,16 +240,21 @@ def _chosen(
             -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
         )
         computed, read = tiles * slots * products, STREAMED * slots * products
-        return (
-            max(computed, read) + (1 - HIDDEN) * min(computed, read)
-            + tiles * vectors * VECTOR + transform * products
-        )  # fmt: skip
+        return _overlapped(computed, read) + tiles * vectors * VECTOR + transform * products
 
     best = min(_pairs(windows), key=cost)
     if all(form.exact for form in best):
         return None
-    direct = (narrow or DIRECT) * shape.taps * prod(shape.pixels()) * products
-    return best if (not transform and narrow is None) or cost(best) < direct else None
+    if not transform and narrow is None and shape.taps > FEW:
+        return best
+    read = STREAMED * shape.taps * products if not transform else 0.0
+    direct = _overlapped((narrow or DIRECT) * shape.taps * prod(shape.pixels()) * products, read)
+    return best if cost(best) < direct else None
+
+
+def _overlapped(computed: float, read: float) -> float:
+    """The time of work and of reading its weights, of which most is hidden behind the longer."""
+    return max(computed, read) + (1 - HIDDEN) * min(computed, read)
 
 
 def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -> Plan:
