@@ -204,7 +204,8 @@ def test_lines_of_unknown_length(target, conv, monkeypatch, kernel, size):
     n, h = te.var("n", "int64"), te.var("h", "int64")
     pad = tuple(taps // 2 for taps in kernel)
     unknown = conv(32, 34, [h if s == "h" else s for s in size], kernel, n, pad=pad)
-    assert Winograd().pack(unknown.func(), target, [1]) is None  # few channels: lines are taken to be short
+    if 3 not in size:  # an only line of few channels is taken to be short
+        assert Winograd().pack(unknown.func(), target, [1]) is None
     monkeypatch.setattr(winograd, "WIDE", 32)
     func, transform = transformed(unknown, resolve("llvm"))
     kernels = [build_module(func)["main"]]
