@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import tvm_ffi
@@ -241,6 +243,15 @@ def test_a_read_only_array_is_refused(module):
     a.flags.writeable = False
     with pytest.raises(ValueError, match="matmul: argument 0 is a read-only array; pass a copy"):
         module["matmul"](a, f32(3, 4), f32(2, 4))
+
+
+def test_an_array_in_another_byte_order_is_refused(module):
+    """What the kernel writes would not arrive in it."""
+    out = np.zeros((2, 4), ">f4" if sys.byteorder == "little" else "<f4")
+    with pytest.raises(
+        ValueError, match="matmul: argument 2 is an array in another byte order; convert it first"
+    ):
+        module["matmul"](f32(2, 3), f32(3, 4), out)
 
 
 def test_the_exported_function_is_one_of_tvm_ffi(module):

@@ -140,6 +140,10 @@ def _argument(function: str, position: int, arg: Any) -> Any:
         array = cast("np.ndarray[Any, Any]", arg)
         if not array.flags.writeable:
             raise ValueError(f"{function}: argument {position} is a read-only array; pass a copy")
+        if not array.dtype.isnative:  # what a kernel writes would go to a converted copy
+            raise ValueError(
+                f"{function}: argument {position} is an array in another byte order; convert it first"
+            )
         if array.flags.c_contiguous and array.flags.aligned:
             return tensor_of_numpy(array)
         return tvm_ffi.from_dlpack(array)
