@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -208,9 +209,15 @@ class ExpressionCompiler:
 
     def size(self, expr: PrimExpr) -> Value:
         """A size, executable: OverflowError where it leaves 64 bits on the way."""
-        outside, self._exact = self._exact, True
-        try:
+        with self.exactly():
             return self.expr(expr)
+
+    @contextmanager
+    def exactly(self, exact: bool = True) -> Generator[None]:
+        """Inside, expressions are those of sizes: what leaves 64 bits is an error."""
+        outside, self._exact = self._exact, exact
+        try:
+            yield
         finally:
             self._exact = outside
 

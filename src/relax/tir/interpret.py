@@ -112,7 +112,8 @@ class _Compiler(ExpressionCompiler):
         """The function on a sequence of arguments."""
         name = str(func.attrs.get("global_symbol", name))
         bind = self.binder(func, name)
-        body = self.stmt(func.body)
+        with self.exactly(bool(func.attrs.get("tir.is_host_func"))):
+            body = self.stmt(func.body)
         for precondition in reversed(func.preconditions):
             body = self.checked(precondition.condition, precondition.message, body)
 

@@ -122,3 +122,29 @@ def test_blocks(check):
             T.evaluate(0)
 """
     check(RemoveNoOp, HEAD + before, HEAD + after, {"n": 1, "m": 0})
+
+
+def test_stores_under_predicates(check):
+    """Lanes that are not loaded are 0, and a store leaves those of the one before that it does not touch."""
+    body = """
+    for i in range(4):
+        B.vstore(
+            [i, T.Ramp(0, 1, 4)],
+            B.vload([i, T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(1, 4)),
+            predicate=T.Ramp(0, 1, 4) < T.Broadcast(3, 4),
+        )
+        B[i, T.Ramp(4, 1, 4)] = T.Broadcast(5, 4)
+        B.vstore([i, T.Ramp(4, 1, 4)], T.Broadcast(6, 4), predicate=T.Ramp(0, 1, 4) < T.Broadcast(2, 4))
+"""
+    head = "@T.prim_func\ndef f(B: T.Buffer((4, 8), 'int32')):\n"
+    check(RemoveNoOp, head + body, None)
+    same = """
+    for i in range(4):
+        B.vstore(
+            [i, T.Ramp(0, 1, 4)],
+            B.vload([i, T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(i, 4)),
+            predicate=T.Ramp(0, 1, 4) < T.Broadcast(i, 4),
+        )
+        B[i, 7] = i
+"""
+    check(RemoveNoOp, head + same, head + "    for i in range(4):\n        B[i, 7] = i\n")

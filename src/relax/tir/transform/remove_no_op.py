@@ -67,6 +67,8 @@ class _Removal(FactsMutator):
             return False
         if stmt.buffer is not before.buffer or not structural_equal(stmt.indices, before.indices):
             return False
+        if stmt.predicate is not None:
+            return False
         exprs = (stmt.value, before.value, *stmt.indices)
         # Other buffers may be views of the same memory.
         return not any(reads_memory(expr) or self.can_fail(expr) for expr in exprs)
@@ -80,6 +82,7 @@ class _Removal(FactsMutator):
             isinstance(value, BufferLoad)
             and value.buffer is node.buffer
             and structural_equal(value.indices, node.indices)
+            and _is_covered(value.predicate, node.predicate)
             and not self.can_fail(value)
         ):
             return NOTHING
@@ -149,5 +152,11 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 RemoveNoOp = each_prim_func(remove_no_op, "RemoveNoOp")
 """Pass: statements that do nothing are removed."""
+
+
+def _is_covered(loaded: PrimExpr | None, stored: PrimExpr | None) -> bool:
+    """True if the lanes that are loaded are all of those that are stored."""
+    return loaded is None or (stored is not None and structural_equal(loaded, stored))
+
 
 __all__ = ["RemoveNoOp", "remove_no_op"]
