@@ -339,7 +339,8 @@ def test_loops_are_serial_for_a_time_after_a_worker_was_stopped(module):
     runtime.set_num_threads(2)
     assert any(all(alone() for _ in range(5)) for _ in range(40))
     time.sleep(0.5)
-    assert any(not alone() or time.sleep(0.1) for _ in range(100)) or len(os.sched_getaffinity(0)) == 1
+    # On a busy machine the worker may be woken on the processor of the caller, which it leaves to that, for a while.
+    assert any(not alone() or time.sleep(0.05) for _ in range(600)) or len(os.sched_getaffinity(0)) == 1
 
 
 def test_the_number_of_threads():
