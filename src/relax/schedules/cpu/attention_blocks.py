@@ -317,7 +317,7 @@ class Streamed:
 
     def _weighed(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
         """The weights of a block from its scores; what was summed before counts less where the greatest grew."""
-        new, old, most, total, weights = (memory[name] for name in ("new", "old", "most", "total", "weights"))
+        new, old, most, total = (memory[name] for name in ("new", "old", "most", "total"))
         least = const(float("-inf"), self.dtype)
 
         def begun(sums: Buffer, i: PrimExpr) -> Stmt:
@@ -335,6 +335,17 @@ class Streamed:
             body = LetStmt(factor, exp(BufferLoad(most, (i,)) - level), stores)
             return LetStmt(greatest, BufferLoad(new, (i,)), LetStmt(level, safe, body))
 
+        return self._summed(
+            memory, count, begun, lambda sums, i: BufferStore(total, BufferLoad(sums, (i,)), (i,))
+        )
+
+    def _summed(
+        self, memory: Mapping[str, Buffer], count: PrimExpr,
+        begun: Callable[[Buffer, PrimExpr], Stmt], finished: Callable[[Buffer, PrimExpr], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """Put weights in the place of a block of scores, and add them up, between two statements for each query."""
+        new, weights = memory["new"], memory["weights"]
+
         def weight(sums: Buffer, j: Var, i: PrimExpr) -> Stmt:
             value = Var("weight", self.dtype)
             stores = block([
@@ -346,7 +357,7 @@ class Streamed:
         return alloc("added", (self.width,), self.dtype, "local", lambda sums: block([
             self._each(lambda i: begun(sums, i)),
             loop("j", count, lambda j: self._each(lambda i: weight(sums, j, i))),
-            self._each(lambda i: BufferStore(total, BufferLoad(sums, (i,)), (i,)))]))  # fmt: skip
+            self._each(lambda i: finished(sums, i))]))  # fmt: skip
 
     def _mixed(self, memory: Mapping[str, Buffer], heads: Buffer, count: PrimExpr) -> Stmt:
         """Add the values of a block of keys, each times its weight."""

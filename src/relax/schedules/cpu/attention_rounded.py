@@ -24,14 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...prim import PrimExpr, Select, Var, const, simplify
-from ...prim.intrin import ceildiv, exp, floordiv, floormod
+from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, Stmt
 from ...tir.attention import Attention
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, int64, let, loop, named, scratch, vector_load, vector_store
+from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .attention_blocks import Shapes, Streamed
 from .operands import Values
 from .scores import part_of
@@ -121,7 +121,7 @@ class Rounded(Streamed):
 
     def _exponentials(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
         """The weights of all keys from their scores, and the inverse of their sum."""
-        weights, new, inverse = (memory[name] for name in ("weights", "new", "inverse"))
+        new, inverse = memory["new"], memory["inverse"]
         zero = const(0, self.dtype)
 
         def level(i: PrimExpr) -> PrimExpr:
@@ -135,19 +135,8 @@ class Rounded(Streamed):
             return let("level", level(i), lambda level: block([
                 BufferStore(new, level, (i,)), BufferStore(sums, zero, (i,))]))  # fmt: skip
 
-        def weight(sums: Buffer, j: Var, i: PrimExpr) -> Stmt:
-            value = Var("weight", self.dtype)
-            stores = block([
-                BufferStore(weights, value, (j, i)),
-                BufferStore(sums, BufferLoad(sums, (i,)) + value, (i,)),
-            ])  # fmt: skip
-            return LetStmt(value, exp(BufferLoad(weights, (j, i)) - BufferLoad(new, (i,))), stores)
-
-        return alloc("added", (self.width,), self.dtype, "local", lambda sums: block([
-            self._each(lambda i: begun(sums, i)),
-            loop("j", count, lambda j: self._each(lambda i: weight(sums, j, i))),
-            self._each(lambda i: BufferStore(
-                inverse, const(1, self.dtype) / BufferLoad(sums, (i,)), (i,)))]))  # fmt: skip
+        return self._summed(memory, count, begun, lambda sums, i: BufferStore(
+            inverse, const(1, self.dtype) / BufferLoad(sums, (i,)), (i,)))  # fmt: skip
 
     # ------------------------------------------------------------------ values
 

@@ -59,7 +59,10 @@ from .words import words_for
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
 """Configuration: True (the default) for algorithms that round differently from the sums as they are written."""
 ERROR: Final = 64
-"""Bound of the error of an element, in units of 2⁻²⁴ times the sum of the magnitudes of its products."""
+"""Bound of the error of an element, in units of 2⁻²⁴ times the sum of the magnitudes of its products.
+
+It is one for data of like size: roundings of a far larger element of the same tile, not met by this one, count too.
+"""
 
 TRANSFORM: Final = 1000
 """The cost of transforming one kernel, in multiplications of the direct form."""
