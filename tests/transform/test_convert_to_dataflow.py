@@ -245,3 +245,31 @@ def test_blocks_that_were_dissolved_return():
             return gv
 
     assert ConvertToDataflow()(ToNonDataflow()(Before)).script() == Before.script()
+
+
+def test_a_shape_that_an_outputs_annotation_names_is_an_output(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            shape = R.shape([n, 2])
+            other = R.shape([n])
+            y = R.zeros(shape, "int64")
+            z = R.ones(other, "int64")
+            w = R.sum(z)
+            return (y, w)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            with R.dataflow():
+                shape = R.shape([n, 2])
+                other = R.shape([n])
+                y: R.Tensor(shape, "int64") = R.zeros(shape, "int64")
+                z = R.ones(other, "int64")
+                w = R.sum(z)
+                R.output(shape, y, w)
+            return (y, w)
+
+    check(ConvertToDataflow(), Before, Expected)

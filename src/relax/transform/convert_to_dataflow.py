@@ -9,8 +9,8 @@ Before   lv = R.exp(x)                        After   with R.dataflow():
 
 A run of neighbouring bindings becomes a block if it has at least `min_size` of them, without control flow, impure
 calls, local functions and calls of Relax functions (which may be recursive); dataflow blocks beside it become part of
-it. Variables not used after the run become DataflowVars, unless a local function captures them. Inside branches and
-local functions too.
+it. Variables not used after the run become DataflowVars, unless a local function captures them or the annotation of an
+output names them. Inside branches and local functions too.
 """
 
 from __future__ import annotations
@@ -98,11 +98,9 @@ class _Gather(Substitution):
                 users[var] = index  # the last block that uses it
         for index, block in enumerate(blocks):
             if isinstance(block, DataflowBlock) and block not in seq.blocks:
-                self.local.update(
-                    b.var
-                    for b in block.bindings
-                    if users.get(b.var, index) == index and b.var not in captured
-                )
+                bound = {b.var for b in block.bindings}
+                local = {var for var in bound if users.get(var, index) == index and var not in captured}
+                self.local |= local - _in_annotations(bound - local)
         return seq.replace(blocks=tuple(blocks))
 
     def runs(self, seq: SeqExpr) -> list[BindingBlock | list[Binding]]:
@@ -162,6 +160,14 @@ class _Gather(Substitution):
             with_info(made, defined.struct_info_)
         self.variables[var] = made
         return made
+
+
+def _in_annotations(variables: set[Var]) -> set[Var]:
+    """The variables that stand in the struct info of others: where these are seen, those must be."""
+    visitor = _Uses()
+    for var in variables:
+        visitor.visit_var_def(var)
+    return visitor.used
 
 
 def _uses_in(block: BindingBlock) -> _Uses:
