@@ -15,7 +15,7 @@ Bindings are numbered in evaluation order, those of both branches of an If inclu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -216,12 +216,16 @@ def own_variables(func: Function, mod: IRModule | None = None) -> frozenset[Var]
 
 
 def private_variables(
-    bindings: Sequence[Binding], seen: Iterable[Var], mod: IRModule | None = None
+    bindings: Sequence[Binding],
+    seen: Iterable[Var],
+    mod: IRModule | None = None,
+    reading: Container[Call] = (),
 ) -> frozenset[Var]:
     """The variables bound by these whose values others cannot refer to or change, if they refer to `seen`.
 
     A value reaches others under another name (a tuple, a view), through a call that may keep or change it, and
-    through a local function that mentions it. Other readers of the same storage do not count.
+    through a local function that mentions it. Other readers of the same storage do not count. The calls `reading`
+    are known to do nothing else (`effects.only_reads`).
     """
     escaping = set(seen)
     for binding in reversed(bindings):
@@ -229,6 +233,8 @@ def private_variables(
         if value is None or isinstance(value, If):  # the results of its branches are among `seen`
             continue
         if isinstance(value, Call):
+            if value in reading:
+                continue
             effects = effects_of(value, mod)
             escaping |= variables_in([*effects.keeps, *effects.writes])
             if binding.var in escaping:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..derive.rules import is_pure_call
-from ..expr import Call, ExternFunc, Function, Tuple, Var
+from ..expr import Call, ExternFunc, Function, SeqExpr, Tuple, TupleGetItem, Var
 from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..op.base import operator_of
 from ..runtime.builtin_table import BUILTINS, UNKNOWN, Arguments, Effects, selects
@@ -97,6 +97,40 @@ def may_change(call: Call, mod: IRModule | None = None) -> bool:
     return not isinstance(callee, Function) or any_call(callee, lambda effects: effects.may_change)
 
 
+def only_reads(call: Call, mod: IRModule) -> bool:
+    """True if a call is of a Relax function of the module that does not change, keep or give back what it is given."""
+    callee = mod.get(call.op) if isinstance(call.op, GlobalVar) else None
+    return (
+        isinstance(callee, Function)
+        and not any_call(callee, lambda effects: effects.may_change or bool(effects.keeps))
+        and _result_is_new(callee)
+    )
+
+
+def _result_is_new(func: Function) -> bool:
+    """True if all that a function returns is made by calls in it whose results share memory with nothing."""
+    if not isinstance(func.body, SeqExpr):
+        return False
+    values = {b.var: b.value for block in func.body.blocks for b in block.bindings}
+    waiting: list[RelaxExpr | None] = [func.body.body]
+    done: set[RelaxExpr] = set()
+    while waiting:
+        match waiting.pop():
+            case Tuple(fields):
+                waiting += fields
+            case TupleGetItem(source):
+                waiting.append(source)
+            case Var() as var:
+                if var not in done:
+                    done.add(var)
+                    waiting.append(values.get(var))
+            case Call() as call if not effects_of(call).aliases:
+                pass
+            case _:
+                return False
+    return True
+
+
 def _declared(call: Call, mod: IRModule | None) -> tuple[Effects, Exprs, bool]:
     """The declared effects, the arguments they count, and purity."""
     match call.op:
@@ -121,6 +155,7 @@ __all__ = [
     "any_call",
     "effects_of",
     "may_change",
+    "only_reads",
     "returned_arguments",
     "reused_arguments",
 ]

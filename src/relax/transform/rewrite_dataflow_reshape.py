@@ -19,7 +19,7 @@ seen, so the call is left alone unless
 from __future__ import annotations
 
 from ..analysis.alias import private_variables
-from ..analysis.effects import effects_of
+from ..analysis.effects import effects_of, only_reads
 from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..expr import (
     BindingBlock,
@@ -99,16 +99,19 @@ class _Views(Rewriter):
         return self.views[callee]
 
 
-def private_in_block(block: BindingBlock) -> frozenset[Var]:
-    """The DataflowVars of a block whose values are only read, and only there; none if the block may change a tensor."""
-    values = [binding.value for binding in block.bindings if isinstance(binding, VarBinding)]
-    if not isinstance(block, DataflowBlock) or any(
-        isinstance(value, Call) and effects_of(value).writes for value in values
-    ):
+def private_in_block(block: BindingBlock, mod: IRModule | None = None) -> frozenset[Var]:
+    """The DataflowVars of a block whose values are only read, and only there; none if the block may change a tensor.
+
+    With a module, its functions that are called are asked for what they do; without, they may do anything.
+    """
+    if not isinstance(block, DataflowBlock):
         return frozenset()
-    return private_variables(
-        block.bindings, [b.var for b in block.bindings if not isinstance(b.var, DataflowVar)]
-    )
+    calls = [b.value for b in block.bindings if isinstance(b, VarBinding) and isinstance(b.value, Call)]
+    reading = {call for call in calls if mod is not None and only_reads(call, mod)}
+    if any(effects_of(call).writes for call in calls if call not in reading):
+        return frozenset()
+    seen = [b.var for b in block.bindings if not isinstance(b.var, DataflowVar)]
+    return private_variables(block.bindings, seen, reading=reading)
 
 
 # ------------------------------------------------------------------------------------ what a kernel does

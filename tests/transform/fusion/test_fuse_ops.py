@@ -359,3 +359,23 @@ def test_a_reshape_at_the_end_of_a_group_stays_a_view():
             return (lv3, lv4, out)
 
     assert sorted(grouped(Module)) == ["fused_exp_exp_reshape", "fused_exp_relu", "max", "reshape", "sum"]
+
+
+def test_a_reshape_stays_a_view_beside_groups_and_read_by_one():
+    """Functions of groups only read, so a second run takes the same results for views."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 6, 4), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                lv = R.exp(x)
+                view = R.reshape(lv, (n, 24))
+                sums = R.sum(view, axis=[1])
+                lv1 = R.nn.relu(R.negative(view))
+                lv2 = R.max(lv1, axis=[1])
+                R.output(sums, lv1, lv2)
+            return (sums, lv1, lv2)
+
+    assert sorted(grouped(Module)) == ["exp", "fused_negative_relu", "max", "reshape", "sum"]

@@ -99,7 +99,7 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
         for var in _used(binding):
             if var in numbers and numbers[var] < number:
                 nodes[numbers[var]].consumers.append((number, _edge(var, kernel, kind)))
-    private = private_in_block(block)
+    private = private_in_block(block, calls.mod)
     viewed = [
         kernel is not None and binding.var in private and is_flat_copy(kernel.func)
         for binding, kernel in zip(bindings, kernels, strict=True)
