@@ -1,19 +1,22 @@
-"""Support code of kernels: the check of all arguments of a call, each by itself.
+"""Support code of kernels: the checks of all arguments of a call, each by itself, and that tensors do not overlap.
 
     i32 relax.arguments(i64 count, ptr args, ptr messages, ptr table, ptr words)
+    i32 relax.apart(i64 count, ptr messages, ptr pairs, ptr words)
 
 A kernel has a table of what its arguments must be (`argument_table`): a row for each parameter, and behind the rows
 the dimensions that are the same in every call. What the arguments are is written into words of 64 bits, in the order
-of the parameters: for a tensor `TensorWords`, for a scalar its value, floats as double. The status is 0, or -1 with
-the error set.
+of the parameters: for a tensor `TensorWords`, for a scalar its value, floats as double. The pairs of tensors that
+must not overlap are the places of their first words about memory, and the message. The status is 0, or -1 with the
+error set.
 
-It is part of the support code (`support`), which is one object for all kernels.
+Both are part of the support code (`support`), which is one object for all kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..prim import IntImm, PrimExpr, Var
 from ..runtime.limits import DIMENSION_LIMIT
@@ -43,9 +46,11 @@ from .types import dlpack_code
 _DATA, _DEVICE, _NDIM, _DTYPE, _SHAPE, _STRIDES, _OFFSET = 0, 8, 16, 20, 24, 32, 40
 """The places of the fields of a DLTensor."""
 _NAME, _KIND, _TYPE, _OPEN, _RANK, _SIZES, _WORDS, _ROW = range(8)
-"""A row of the table: the message that is the argument's name; the kind it takes; the dtype as DLPack has it; whether
-a tensor may have strides, or an integer must be a size; the rank; where its dimensions and its words are.
+"""The words in a row of the table: the message that is the argument's name; the kind it takes; the dtype as DLPack has
+it; whether a tensor may have strides, or an integer must be a size; the rank; where its dimensions and its words are.
 """
+_MEMORY = 3
+"""The words of a tensor before its dimensions."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,11 @@ class TensorWords:
 
     def dimension(self, axis: int) -> int:
         """A dimension."""
-        return self.first + 3 + axis
+        return self.first + _MEMORY + axis
 
     def stride(self, axis: int) -> int:
         """A stride in elements, if the parameter has strides."""
-        return self.first + 3 + self.ndim + axis
+        return self.first + _MEMORY + self.ndim + axis
 
 
 def argument_table(
@@ -103,7 +108,7 @@ def argument_table(
             sizes += ("-1" if (size := constant_size(dim)) is None else str(size) for dim in buffer.shape)
         rows += (name, *(str(int(word)) for word in row))
         places.append(TensorWords(behind, ndim))
-        behind += 1 if buffer is None else 3 + ndim * (2 if buffer.strides else 1)
+        behind += 1 if buffer is None else _MEMORY + ndim * (2 if buffer.strides else 1)
     return rows + sizes, places, behind
 
 
@@ -134,12 +139,11 @@ class _Argument(CheckWriter):
         """A word of the argument's row."""
         return self.load("%row", 8 * word)
 
-    def put(self, place: Val | int, value: Val, base: Operand = "") -> None:
+    def put(self, place: Val | int, value: Val) -> None:
         """Write one of the argument's words."""
-        at = place.ref if isinstance(place, Val) else str(place)
-        self.b.do(
-            f"store i64 {value.ref}, ptr {self.b.op(f'getelementptr i64, ptr {base or self.words}, i64 {at}')}"
-        )
+        number = place.ref if isinstance(place, Val) else str(place)
+        at = self.b.op(f"getelementptr i64, ptr {self.words}, i64 {number}")
+        self.b.do(f"store i64 {value.ref}, ptr {at}")
 
     def require(self, condition: Val, message: Message, *operands: Val, **fields: str) -> None:
         """Refuse the argument unless the condition holds: with its name, and up to three numbers in their order.
@@ -173,8 +177,42 @@ class _Argument(CheckWriter):
         return Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {at} to i64"))
 
 
-def argument_check(module: ModuleBuilder) -> str:
-    """The check of a call's arguments, one after the other."""
+def argument_checks(module: ModuleBuilder) -> str:
+    """The functions of the support code, and the one for each argument."""
+    return "\n".join((_argument(module), _arguments(module), _apart(module)))
+
+
+def _arguments(module: ModuleBuilder) -> str:
+    parameters = "i64 %count, ptr %args, ptr %messages, ptr %table, ptr %words"
+    w = CheckWriter(module, f"define hidden i32 @relax.arguments({parameters}) nounwind")
+    with w.loop(w.parameter("count")) as i:
+        any_ = w.b.op(f"getelementptr [16 x i8], ptr %args, i64 {i.ref}")
+        row = w.b.op(f"getelementptr [{_ROW} x i64], ptr %table, i64 {i.ref}")
+        call = f"call i1 @relax.argument(ptr {any_}, ptr %messages, ptr %table, ptr {row}, ptr %words)"
+        w.refuse_unless(Val(w.b, "i1", 1, w.b.op(call)), lambda: w.b.end("ret i32 -1"))
+    w.b.end("ret i32 0")
+    return w.b.text()
+
+
+def _apart(module: ModuleBuilder) -> str:
+    parameters = "i64 %count, ptr %messages, ptr %pairs, ptr %words"
+    w = CheckWriter(module, f"define hidden i32 @relax.apart({parameters}) nounwind")
+    with w.loop(w.parameter("count")) as i:
+        a, b, message = (w.element("%pairs", i * 3 + k) for k in range(3))
+        start = w.element("%words", a).intrinsic("umax", w.element("%words", b))
+        end = w.element("%words", a + 1).intrinsic("umin", w.element("%words", b + 1))
+
+        def refuse(number: Operand) -> None:
+            w.b.do(f"call void @relax.raise(ptr %messages, i32 {number}, i64 0, i64 0, i64 0, i64 0)")
+            w.b.end("ret i32 -1")
+
+        w.refuse_unless(start.compare("", "uge", end), partial(refuse, message.to("i32").ref))
+    w.b.end("ret i32 0")
+    return w.b.text()
+
+
+def _argument(module: ModuleBuilder) -> str:
+    """The check of one argument."""
     w = _Argument(module)
     kind, wanted = w.kind, w.wanted.to("i32")
     is_whole = kind.eq(INT) | kind.eq(BOOL)
@@ -189,18 +227,6 @@ def argument_check(module: ModuleBuilder) -> str:
     with w.when(wanted.ne(TENSOR)):
         _check_scalar(w, is_whole)
     w.b.end("ret i1 true")
-    return f"{w.b.text()}\n{_each(module)}"
-
-
-def _each(module: ModuleBuilder) -> str:
-    parameters = "i64 %count, ptr %args, ptr %messages, ptr %table, ptr %words"
-    w = CheckWriter(module, f"define hidden i32 @relax.arguments({parameters}) nounwind")
-    with w.loop(w.parameter("count")) as i:
-        any_ = w.b.op(f"getelementptr [16 x i8], ptr %args, i64 {i.ref}")
-        row = w.b.op(f"getelementptr [{_ROW} x i64], ptr %table, i64 {i.ref}")
-        call = f"call i1 @relax.argument(ptr {any_}, ptr %messages, ptr %table, ptr {row}, ptr %words)"
-        w.refuse_unless(Val(w.b, "i1", 1, w.b.op(call)), lambda: w.b.end("ret i32 -1"))
-    w.b.end("ret i32 0")
     return w.b.text()
 
 
@@ -218,8 +244,8 @@ def _check_scalar(w: _Argument, is_whole: Val) -> None:
 
 
 def _check_tensor(w: _Argument) -> None:
-    """A tensor on the host, of the dtype and rank, compact unless the parameter has strides, aligned, whose dimensions
-    leave room to compute offsets, and are those that are the same in every call.
+    """A tensor on the host, of the dtype and rank, whose dimensions leave room to compute offsets; compact unless the
+    parameter has strides; aligned; of the dimensions that are the same in every call.
     """
     b, is_pointer = w.b, w.kind.eq(TENSOR_POINTER)
     at = w.payload + is_pointer.choose(w.payload.constant(0), OBJECT_HEADER)
@@ -233,22 +259,20 @@ def _check_tensor(w: _Argument) -> None:
     rank, ndim = w.load(tensor, _NDIM, "i32").to("i64"), w.row(_RANK)
     w.require(rank.eq(ndim), ARGUMENT_RANK, rank, ndim)
     shape = w.load(tensor, _SHAPE, "ptr").ref
-    elements = w.variable(ndim.constant(1))
-    with w.loop(ndim) as axis:
-        elements.set(w.element(shape, axis).ne(0).choose(elements.get(), 0))
-    _check_strides(w, tensor, shape, ndim, elements.get().eq(0))
     width = (w.bits + 7).lshr(3)
+    item = width * w.dtype.lshr(16)
+    size, is_empty = _checked_size(w, shape, ndim, item)
+    _check_strides(w, tensor, shape, ndim, is_empty)
     data = w.load(tensor, _DATA)
     start = data + w.load(tensor, _OFFSET)
     w.require((start & (width - 1)).eq(0), NOT_ALIGNED, width)
-    item = width * w.dtype.lshr(16)
-    size = w.is_open.choose(item, _checked_size(w, shape, ndim, item))
-    for place, word in enumerate((data, start, start + elements.get() * size)):
+    end = start + is_empty.choose(0, w.is_open.choose(item, size))
+    for place, word in enumerate((data, start, end)):
         w.put(place, word)
     with w.loop(ndim) as axis:
         found, expected = w.element(shape, axis), w.element(w.sizes, axis)
         w.require(found.eq(expected) | expected.lt(0), IS, axis, found, expected)
-        w.put(axis + 3, found)
+        w.put(axis + _MEMORY, found)
 
 
 def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_empty: Val) -> None:
@@ -274,22 +298,26 @@ def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_
             multiple = "a multiple of %lld: its elements are packed, expected one in a byte"
             place = "the stride of dimension %lld"
             w.require((found & (unit - 1)).eq(0), IS, axis, found, unit, place=place, expected=multiple)
-            w.put(axis + ndim + 3, found / unit)
+            w.put(axis + ndim + _MEMORY, found / unit)
         compact.set(expected * size)
 
 
-def _checked_size(w: _Argument, shape: Operand, ndim: Val, item: Val) -> Val:
-    """The bytes of a tensor, if no dimension is 0: a number that leaves room to compute offsets."""
-    b, product = w.b, w.variable(item)
+def _checked_size(w: _Argument, shape: Operand, ndim: Val, item: Val) -> tuple[Val, Val]:
+    """The bytes that the dimensions make which are not 0, a number that leaves room to compute offsets; and the
+    condition that one is 0.
+    """
+    b, product, elements = w.b, w.variable(item), w.variable(item)
     multiply = b.module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     with w.loop(ndim) as axis:
-        factor = w.element(shape, axis).intrinsic("umax", 1)
+        size = w.element(shape, axis)
+        elements.set(size.eq(0).choose(0, elements.get()))
+        factor = size.intrinsic("umax", 1)
         pair = b.op(f"call {{ i64, i1 }} {multiply}(i64 {product.get().ref}, i64 {factor.ref})")
         product.set(Val(b, "i64", 1, b.op(f"extractvalue {{ i64, i1 }} {pair}, 0")))
         overflows = Val(b, "i1", 1, b.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
         fits = (overflows ^ 1) & product.get().compare("", "ule", LARGEST_PRODUCT)
         w.require(fits, NO_ROOM)
-    return product.get()
+    return product.get(), elements.get().eq(0)
 
 
-__all__ = ["TensorWords", "argument_check", "argument_table", "constant_size"]
+__all__ = ["TensorWords", "argument_checks", "argument_table", "constant_size"]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..runtime.tensor import LARGE_PAGE
-from .argument_checks import argument_check
+from .argument_checks import argument_checks
 from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
 
@@ -136,7 +136,7 @@ def support_text() -> str:
     module.add_text(RESERVE)
     module.add_text(KIND_NAME.format(count=count, table=module.table("relax.kinds", "ptr", kinds)))
     module.add_text(DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats)))
-    module.add_text(argument_check(module))
+    module.add_text(argument_checks(module))
     return module.text()
 
 
@@ -161,3 +161,9 @@ def checked_arguments(module: ModuleBuilder, count: int, table: Operand, words: 
     """The call that checks arguments and writes their words (`argument_checks`): 0, or -1 with the error set."""
     function = module.support("relax.arguments", "i32", "i64, ptr, ptr, ptr, ptr")
     return f"call i32 {function}(i64 {count}, ptr %args, ptr {MESSAGES}, ptr {table}, ptr {words})"
+
+
+def tensors_apart(module: ModuleBuilder, count: int, pairs: Operand, words: Operand) -> str:
+    """The call that checks that pairs of tensors among the arguments do not overlap: 0, or -1 with the error set."""
+    function = module.support("relax.apart", "i32", "i64, ptr, ptr, ptr")
+    return f"call i32 {function}(i64 {count}, ptr {MESSAGES}, ptr {pairs}, ptr {words})"

@@ -11,7 +11,7 @@ function, the argument, what was found and expected:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..prim import PrimExpr, Var
@@ -21,7 +21,7 @@ from ..tir import Buffer, overlap_message
 from ..tir.signature import ArgumentField, Signature
 from . import support
 from .argument_checks import argument_table, constant_size
-from .builder import FunctionBuilder
+from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
 from .formula import Val
@@ -57,15 +57,15 @@ class Wrapper(WrittenMatching):
         message = f"expected {counted_arguments(len(params))}, found %lld"
         cx.fail_unless(count.eq(len(params)), "TypeError", message, count)
         if params:
-            table = b.module.table(f"relax.table.{cx.unit.numbers[cx.name]}", "i64", self.rows)
+            table = self.table("table", self.rows)
             cx.leave_unless_zero(b.op(support.checked_arguments(b.module, len(params), table, self.words)))
         passed = [
             self.scalar(i, param) if buffer is None else self.tensor(i, buffer)
             for i, (param, buffer) in enumerate(params)
         ]
         self.match_sizes()
-        for i, j in self.known.apart:
-            self.require_apart(i, j)
+        if self.known.apart:
+            self.require_apart()
         passed += (cx.wide[var] for var in self.known.bound)
         arguments = ", ".join(f"{value.type} {value.ref}" for value in passed)
         status = b.op(f"call i32 {inner_symbol(cx.unit, cx.name)}({arguments})")
@@ -73,6 +73,10 @@ class Wrapper(WrittenMatching):
         with b.cold("error"):
             b.end("ret i32 -1")
         cx.unit.module.define(b)
+
+    def table(self, name: str, values: Sequence[str]) -> Operand:
+        """A table of the function."""
+        return self.b.module.table(f"relax.{name}.{self.cx.unit.numbers[self.cx.name]}", "i64", values)
 
     def word(self, place: int, type_: str = "i64") -> Val:
         """A word about the arguments."""
@@ -113,10 +117,14 @@ class Wrapper(WrittenMatching):
         if place.what != "shape" or constant_size(size) is None:  # the support code compares those
             super().compare(place, size)
 
-    def require_apart(self, i: int, j: int) -> None:
-        """Refuse the tensors of two parameters if they overlap."""
-        a, b = self.places[i], self.places[j]
-        start = self.word(a.start).intrinsic("umax", self.word(b.start))
-        end = self.word(a.end).intrinsic("umin", self.word(b.end))
-        names = (escaped(self.known.buffer(k).name) for k in (i, j))
-        self.cx.fail_unless(start.compare("", "uge", end), "ValueError", overlap_message(*names))
+    def require_apart(self) -> None:
+        """Refuse tensors that overlap, where the function promises to be right only for others."""
+        pairs: list[str] = []
+        for i, j in self.known.apart:
+            names = (escaped(self.known.buffer(k).name) for k in (i, j))
+            text = f"{escaped(self.cx.title)}: {overlap_message(*names)}"
+            pairs += (str(self.places[k].start) for k in (i, j))
+            pairs.append(self.b.module.message("ValueError", text))
+        table, module = self.table("pairs", pairs), self.b.module
+        call = support.tensors_apart(module, len(self.known.apart), table, self.words)
+        self.cx.leave_unless_zero(self.b.op(call))

@@ -99,12 +99,12 @@ class CheckedArguments(SizeMatching[Any]):
         rank = array.ndim - (dtype.lanes > 1)
         if rank != buffer.ndim:
             raise ARGUMENT_RANK(context=who, found=rank, expected=buffer.ndim)
+        if math.prod(size for size in array.shape if size) * array.itemsize > LARGEST_PRODUCT:
+            raise NO_ROOM(context=who)
         if not buffer.strides and not array.flags.c_contiguous:
             self._require_compact(i, buffer)
         if not array.flags.aligned:
             raise NOT_ALIGNED(context=who, expected=array.itemsize)
-        if math.prod(size for size in array.shape if size) * array.itemsize > LARGEST_PRODUCT:
-            raise NO_ROOM(context=who)
         for axis, size in enumerate(buffer.shape):
             if isinstance(size, IntImm):
                 self.compare(ArgumentField(i, buffer, "shape", axis), size)
