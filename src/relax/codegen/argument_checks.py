@@ -276,7 +276,8 @@ def _check_tensor(w: _Argument) -> None:
 
 
 def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_empty: Val) -> None:
-    """A tensor is compact, unless the parameter has strides; those of a tensor without elements mean nothing.
+    """A tensor is compact, unless the parameter has strides; those of a tensor without elements mean nothing: it is
+    taken for a compact one.
 
     Elements of 2 and 4 bits are padded to a byte, which their strides show (`relax.runtime.dtypes`).
     """
@@ -284,6 +285,7 @@ def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_
     stated = Val(b, "i1", 1, b.op(f"icmp ne ptr {strides}, null"))
     unit = w.bits.make(f"udiv i64 8, {w.bits.le(8).choose(w.bits, 8).ref}")
     w.require(stated | unit.eq(1), PACKED)
+    stated = stated & (is_empty ^ 1)
     compact, stride = w.variable(unit), w.variable(unit)
     with w.when(stated | w.is_open), w.loop(ndim) as i:
         axis, expected = ndim - 1 - i, compact.get()
@@ -292,7 +294,7 @@ def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_
         with w.when(stated):
             stride.set(w.element(strides, axis))
         found = stride.get()
-        fits = w.is_open | is_empty | found.eq(expected) | size.eq(1)
+        fits = w.is_open | found.eq(expected) | size.eq(1)
         w.require(fits, NOT_COMPACT, axis, found, expected)
         with w.when(w.is_open):
             multiple = "a multiple of %lld: its elements are packed, expected one in a byte"

@@ -128,6 +128,8 @@ class CheckedArguments(SizeMatching[Any]):
         array = self.args[place.param]
         if place.what == "shape":
             return array.shape[place.axis]
+        if not array.size:  # what its strides are said to be means nothing
+            return math.prod(array.shape[place.axis + 1 : place.buffer.ndim])
         return array.strides[place.axis] // (array.itemsize * place.buffer.dtype.lanes)
 
     def value(self, size: PrimExpr) -> int:
