@@ -47,8 +47,8 @@ class Wrapper(WrittenMatching):
         super().__init__(Context(unit, FunctionBuilder(unit.module, head), name, rules), known)
         names = (f"{name}: {self.who(param if buffer is None else buffer)}" for param, buffer in known.params)
         numbers = [unit.module.message(text, "") for text in names]
-        self.rows, self.places, self.count = argument_table(known.params, numbers)
-        self.words = self.b.alloca(f"[{self.count} x i64]", 16)
+        self.rows, self.places, count = argument_table(known.params, numbers)
+        self.words = self.b.alloca(f"[{count} x i64]", 16)
 
     def write(self) -> None:
         """Write the whole function into the module."""
