@@ -11,6 +11,7 @@ import tvm_ffi
 import relax
 from relax import codegen
 from relax.runtime import nd
+from relax.runtime.dtypes import NUMPY_DTYPES
 from relax.script import ir as I
 from relax.script import tir as T
 
@@ -203,6 +204,35 @@ def test_a_buffer_with_named_strides_takes_what_is_not_compact(module):
     np.testing.assert_array_equal(out, source[:5])
 
 
+@pytest.mark.parametrize("dtype", ["bool", "bfloat16", "float8_e4m3fn", "float64"])
+def test_a_buffer_with_named_strides_of_any_dtype(dtype):
+    source = f"""from relax.script import tir as T
+
+@T.prim_func
+def last(a: T.handle, b: T.handle):
+    n, s = T.int64(), T.int64()
+    A = T.match_buffer(a, (n,), "{dtype}", strides=[s])
+    B = T.match_buffer(b, (2,), "float32")
+    B[0] = T.cast(A[n - 1], "float32")
+    B[1] = T.cast(s, "float32")
+"""
+    function = codegen.build_module({"last": relax.script.from_source(source)})["last"]
+    out, array = f32(2), np.arange(8).astype(NUMPY_DTYPES[dtype])
+    function(array[1::3], out)
+    assert out.tolist() == [float(array[7]), 3]
+
+
+def test_integers_that_are_padded_to_a_byte_are_compact_in_arrays():
+    n, s = relax.tir.Var("n", "int64"), relax.tir.Var("s", "int64")
+    buffer, p = relax.tir.decl_buffer((n,), "int4", "A", strides=[s]), relax.tir.Var("p", "handle")
+    func = relax.tir.PrimFunc((p,), relax.tir.Evaluate(0), buffer_map={p: buffer})
+    function = codegen.build_module({"f": func})["f"]
+    array = np.zeros(4, NUMPY_DTYPES["int4"])
+    function(array)
+    message = "f: argument 0 is an array of int4 with strides; pass a compact copy"
+    raises(ValueError, message, function, array[::2])
+
+
 def test_strides_of_one_element_or_none_mean_nothing(module):
     out = f32(1, 4)
     module["matmul"](np.ones((1, 3, 2), "float32")[:, :, 0].copy(), f32(3, 4), out)
@@ -211,6 +241,7 @@ def test_strides_of_one_element_or_none_mean_nothing(module):
     np.testing.assert_array_equal(out, 3)
     nothing = np.ones((4, 8), "float32")[:0, ::2]
     module["matmul"](nothing, f32(4, 2), f32(0, 2))
+    module["strided"](np.ones(8, "float32")[:0:2], f32(0))
 
 
 def test_data_that_is_not_aligned_to_its_element_is_refused(module):

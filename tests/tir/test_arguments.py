@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relax.codegen import build_module
+from relax.runtime.dtypes import NUMPY_DTYPES
 from relax.script import ir as I
 from relax.script import tir as T
 from relax.tir import BufferStore, Evaluate, PrimFunc, Var, decl_buffer, interpret
@@ -142,6 +143,18 @@ def test_strides_of_vectors_are_counted_in_vectors():
     result = np.zeros(1, "int64")
     interpret(func, f32(3, 5, 4)[:, :2], result)
     assert result[0] == 5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "bfloat16", "int4"])
+def test_a_tensor_without_elements_has_the_strides_of_a_compact_one(dtype):
+    n, s = Var("n", "int64"), Var("s", "int64")
+    rows, out = decl_buffer((n, 3), dtype, "A", strides=(s, 1)), decl_buffer((1,), "int64", "B")
+    p, q = Var("p", "handle"), Var("q", "handle")
+    func = PrimFunc((p, q), BufferStore(out, s, (0,)), buffer_map={p: rows, q: out})
+    result = np.zeros(1, "int64")
+    for run in (lambda *args: interpret(func, *args), build_module({"main": func})["main"]):
+        run(np.zeros((0, 3), NUMPY_DTYPES[dtype]), result)
+        assert result[0] == 3
 
 
 def test_negative_strides_are_refused():

@@ -13,8 +13,9 @@ import tvm_ffi
 
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..runtime.archive import write_archive
+from ..runtime.dtypes import dtype_of_numpy, stride_unit
 from ..runtime.native import CELLS, NativeLibrary, load_object
-from ..runtime.tensor import tensor_of_numpy
+from ..runtime.tensor import shared_tensor, tensor_of_numpy
 from ..runtime.threads import LAUNCH
 from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
@@ -146,7 +147,12 @@ def _argument(function: str, position: int, arg: Any) -> Any:
             )
         if array.flags.c_contiguous and array.flags.aligned:
             return tensor_of_numpy(array)
-        return tvm_ffi.from_dlpack(array)
+        dtype = dtype_of_numpy(array.dtype)
+        if stride_unit(dtype) > 1:
+            raise ValueError(
+                f"{function}: argument {position} is an array of {dtype} with strides; pass a compact copy"
+            )
+        return shared_tensor(array, dtype)
     value = cast(Any, arg).item() if isinstance(arg, np.generic) else arg
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{function}: argument {position} is an int that does not fit into 64 bits")

@@ -17,7 +17,8 @@ from .builder import FunctionBuilder, Operand, quoted
 from .cells import cell_function
 from .context import Context
 from .formula import Val, signed
-from .support import ANY_TYPE, BOOL, FLOAT, INT, MESSAGES, OBJECT_HEADER, POINTER
+from .layouts import ANY_TYPE, BOOL, FLOAT, INT, OBJECT_HEADER, POINTER
+from .support import MESSAGES
 from .types import dlpack_code, register_type
 
 _RAW_STRING: Final = 8

@@ -88,4 +88,11 @@ class Variable:
         self.b.do(f"store i64 {value.ref}, ptr {self.at}")
 
 
-__all__ = ["CheckWriter", "Variable"]
+def fits_integer(value: Val, bits: Val, is_signed: Val) -> Val:
+    """The condition that a number in 64 bits is one of an integer dtype of so many bits."""
+    # All bits above those of the dtype are the same; of an unsigned one they are 0.
+    above = value >> (bits - is_signed.to(bits.type, signed=False)).intrinsic("smin", 63).to("i64")
+    return above.eq(0) | (is_signed & above.eq(-1))
+
+
+__all__ = ["CheckWriter", "Variable", "fits_integer"]

@@ -26,7 +26,7 @@ from .cell_calls import INNER_CALL, NOTHING, frame_cell, load_cell, store_cell
 from .cells import TABLE_MARK, cell_function
 from .context import Context, Rule, Unit, escaped
 from .formula import Val
-from .support import ANY_TYPE
+from .layouts import ANY_TYPE
 
 
 def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[type, Rule]) -> None:

@@ -25,7 +25,6 @@ from .entry import write_entry
 from .floats import SmallFloats
 from .formula import Val
 from .known import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
-from .long_wrapper import MANY, LongWrapper
 from .matching import checked_signature
 from .stmt import write
 from .types import register_type
@@ -216,8 +215,7 @@ def _write(unit: Unit, name: str, func: PrimFunc) -> None:
         if REGISTERS in func.attrs:
             write_entry(unit, name, func.attrs, _RULES)
         elif PARALLEL_BODY not in func.attrs:
-            wrapper = LongWrapper if len(known.params) > MANY else Wrapper
-            wrapper(unit, name, known, _RULES).write()
+            Wrapper(unit, name, known, _RULES).write()
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:
             unit.report(name, diagnostic)

@@ -1,4 +1,4 @@
-"""Support code of compiled kernels: raising an error, and checking a tensor argument.
+"""Support code of compiled kernels: raising an error, and checking arguments.
 
 It is one object for all kernels, which the loader links to them. Everything outside is found by the
 loader: ``snprintf``, ``aligned_alloc``, ``madvise``, ``free`` and libm in the C library, errors in tvm-ffi.
@@ -11,23 +11,15 @@ from functools import lru_cache
 from typing import Final
 
 from ..runtime.tensor import LARGE_PAGE
-from .argument_checks import tensor_check
+from .argument_checks import argument_checks
 from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
 
 MADV_HUGEPAGE: Final = 14
 """The advice, by its number in Linux."""
 
-#: layouts of tvm-ffi's and DLPack's C headers
-ANY_TYPE = "{ i32, i32, i64 }"
-TENSOR_TYPE = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
-OBJECT_HEADER = 24
-
 MESSAGES: Final = "@relax.messages"
 """The messages of a kernel, which the loader binds."""
-
-#: TVMFFITypeIndex
-NONE, INT, BOOL, FLOAT, POINTER, TENSOR_POINTER, TENSOR = 0, 1, 2, 3, 4, 7, 70
 
 #: how messages call the kinds of arguments, by type index
 _KINDS = {
@@ -105,7 +97,7 @@ done:
   ret ptr %found
 }}"""
 
-KIND_NAME = """define hidden ptr @relax.kind_name(i32 %kind) cold noinline optnone {{
+KIND_NAME = """define internal ptr @relax.kind_name(i32 %kind) cold noinline optnone {{
   %known = icmp ult i32 %kind, {count}
   %index = select i1 %known, i32 %kind, i32 10
   %wide = zext i32 %index to i64
@@ -128,67 +120,6 @@ DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) co
 }}"""
 
 
-# The numbers of tensors that were checked before: these are on the way of every call, and worth optimising.
-NUMBERS = """define hidden ptr @relax.data(ptr %t) nounwind {{
-  %data_at = getelementptr {tensor}, ptr %t, i32 0, i32 0
-  %data = load ptr, ptr %data_at
-  %offset_at = getelementptr {tensor}, ptr %t, i32 0, i32 9
-  %offset = load i64, ptr %offset_at
-  %start = getelementptr i8, ptr %data, i64 %offset
-  ret ptr %start
-}}
-define internal {{ i64, i64 }} @relax.span(ptr %t, i1 %strided) nounwind {{
-entry:
-  %start_p = call ptr @relax.data(ptr %t)
-  %start = ptrtoint ptr %start_p to i64
-  %bits_at = getelementptr {tensor}, ptr %t, i32 0, i32 5
-  %bits8 = load i8, ptr %bits_at
-  %lanes_at = getelementptr {tensor}, ptr %t, i32 0, i32 6
-  %lanes16 = load i16, ptr %lanes_at
-  %bits = zext i8 %bits8 to i64
-  %bits_up = add i64 %bits, 7
-  %bytes = lshr i64 %bits_up, 3
-  %lanes = zext i16 %lanes16 to i64
-  %item = mul i64 %bytes, %lanes
-  %ndim_at = getelementptr {tensor}, ptr %t, i32 0, i32 3
-  %ndim32 = load i32, ptr %ndim_at
-  %ndim = zext i32 %ndim32 to i64
-  %shape_at = getelementptr {tensor}, ptr %t, i32 0, i32 7
-  %shape = load ptr, ptr %shape_at
-  br label %test
-test:
-  %i = phi i64 [ 0, %entry ], [ %next, %more ]
-  %size = phi i64 [ %item, %entry ], [ %larger, %more ]
-  %done = icmp eq i64 %i, %ndim
-  br i1 %done, label %end, label %more
-more:
-  %extent_at = getelementptr i64, ptr %shape, i64 %i
-  %extent = load i64, ptr %extent_at
-  %one = call i64 @llvm.umin.i64(i64 %extent, i64 1)
-  %factor = select i1 %strided, i64 %one, i64 %extent
-  %larger = mul i64 %size, %factor
-  %next = add nuw i64 %i, 1
-  br label %test
-end:
-  %behind = add i64 %start, %size
-  %from = insertvalue {{ i64, i64 }} poison, i64 %start, 0
-  %span = insertvalue {{ i64, i64 }} %from, i64 %behind, 1
-  ret {{ i64, i64 }} %span
-}}
-define hidden i1 @relax.apart(ptr %a, i1 %a_strided, ptr %b, i1 %b_strided) nounwind {{
-  %x = call {{ i64, i64 }} @relax.span(ptr %a, i1 %a_strided)
-  %y = call {{ i64, i64 }} @relax.span(ptr %b, i1 %b_strided)
-  %x0 = extractvalue {{ i64, i64 }} %x, 0
-  %x1 = extractvalue {{ i64, i64 }} %x, 1
-  %y0 = extractvalue {{ i64, i64 }} %y, 0
-  %y1 = extractvalue {{ i64, i64 }} %y, 1
-  %start = call i64 @llvm.umax.i64(i64 %x0, i64 %y0)
-  %end = call i64 @llvm.umin.i64(i64 %x1, i64 %y1)
-  %apart = icmp uge i64 %start, %end
-  ret i1 %apart
-}}"""
-
-
 @lru_cache(maxsize=1)
 def support_text() -> str:
     """LLVM IR of the support code, without a target."""
@@ -196,8 +127,6 @@ def support_text() -> str:
     module.declare("snprintf", "i32", "ptr, i64, ptr, ...")
     module.declare("strlen", "i64", "ptr")
     module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
-    module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
-    module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
     count = max(_KINDS) + 1
     kinds = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
     formats = [module.string(text) for text in DTYPE_FORMATS]
@@ -207,8 +136,7 @@ def support_text() -> str:
     module.add_text(RESERVE)
     module.add_text(KIND_NAME.format(count=count, table=module.table("relax.kinds", "ptr", kinds)))
     module.add_text(DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats)))
-    module.add_text(tensor_check(module))
-    module.add_text(NUMBERS.format(tensor=TENSOR_TYPE))
+    module.add_text(argument_checks(module))
     return module.text()
 
 
@@ -217,19 +145,10 @@ def support_text() -> str:
 
 def raise_error(module: ModuleBuilder, kind: str, text: str, arguments: Sequence[Operand]) -> str:
     """The call that sets an error: of a kind, with the message printf makes of a text and up to four integers."""
-    return raise_numbered(module, module.message(kind, text), arguments)
-
-
-def raise_numbered(module: ModuleBuilder, number: Operand, arguments: Sequence[Operand]) -> str:
-    """The call that sets the error of a message's number."""
+    number = module.message(kind, text)
     function = module.support("relax.raise", "void", "ptr, i32, i64, i64, i64, i64")
     operands = [f"i64 {a}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
     return f"call void {function}(ptr {MESSAGES}, i32 {number}, {', '.join(operands)})"
-
-
-def kind_name(module: ModuleBuilder, kind: Operand) -> str:
-    """The call that gives what messages call a value of the ABI, a C string."""
-    return f"call ptr {module.support('relax.kind_name', 'ptr', 'i32')}(i32 {kind})"
 
 
 def reserve(module: ModuleBuilder, size: Operand) -> str:
@@ -238,34 +157,13 @@ def reserve(module: ModuleBuilder, size: Operand) -> str:
     return f"call noalias align 64 ptr {function}(i64 {size}) nounwind willreturn"
 
 
-def checked_tensor(
-    module: ModuleBuilder, any_: Operand, who: Operand, dtype: int, ndim: int, strided: bool, sizes: Operand
-) -> str:
-    """The call that checks a tensor argument: its DLTensor, or null with the error set.
-
-    `who` is the number of the text that errors call it by; `sizes` a table of its dimensions, or null (`sizes_table`).
-    """
-    function = module.support("relax.tensor", "ptr", "ptr, ptr, i32, i32, i32, i32, ptr")
-    return (
-        f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {who}, i32 {dtype}, "
-        f"i32 {ndim}, i32 {int(strided)}, ptr {sizes})"
-    )
+def checked_arguments(module: ModuleBuilder, count: int, table: Operand, words: Operand) -> str:
+    """The call that checks arguments and writes their words (`argument_checks`): 0, or -1 with the error set."""
+    function = module.support("relax.arguments", "i32", "i64, ptr, ptr, ptr, ptr")
+    return f"call i32 {function}(i64 {count}, ptr %args, ptr {MESSAGES}, ptr {table}, ptr {words})"
 
 
-def sizes_table(module: ModuleBuilder, sizes: Sequence[int | None], name: str | None = None) -> Operand:
-    """A table of dimensions, in which those that may be any are -1; null if all are. By default its name tells them."""
-    if all(size is None for size in sizes):
-        return "null"
-    name = name or ".".join("any" if size is None else str(size) for size in sizes)
-    return module.table(f"relax.sizes.{name}", "i64", ("-1" if size is None else str(size) for size in sizes))
-
-
-def tensor_data(module: ModuleBuilder, tensor: Operand) -> str:
-    """The call that gives the first element of a checked tensor."""
-    return f"call ptr {module.support('relax.data', 'ptr', 'ptr')}(ptr {tensor})"
-
-
-def tensors_apart(module: ModuleBuilder, a: Operand, a_strided: bool, b: Operand, b_strided: bool) -> str:
-    """The call that says, as an i1, whether two tensors share no byte; of a strided one, its first element counts."""
-    function = module.support("relax.apart", "i1", "ptr, i1, ptr, i1")
-    return f"call i1 {function}(ptr {a}, i1 {int(a_strided)}, ptr {b}, i1 {int(b_strided)})"
+def tensors_apart(module: ModuleBuilder, count: int, pairs: Operand, words: Operand) -> str:
+    """The call that checks that pairs of tensors among the arguments do not overlap: 0, or -1 with the error set."""
+    function = module.support("relax.apart", "i32", "i64, ptr, ptr, ptr")
+    return f"call i32 {function}(i64 {count}, ptr {MESSAGES}, ptr {pairs}, ptr {words})"

@@ -2,42 +2,33 @@
 
     int relax.function.<number>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
-Every argument is checked before the body runs: count, kind, device, dtype, rank, compactness, alignment, and each
-dimension against the sizes the parameters bind. Errors name the function, the argument, what was found and expected:
+Every argument is checked before the body runs: count, then kind, device, dtype, rank, compactness, alignment of each
+by the support code (`argument_checks`), and each dimension against the sizes the parameters bind. Errors name the
+function, the argument, what was found and expected:
 
     ValueError: matmul: argument B: dimension 0 is 783, expected n = 784 (n was bound by A, dimension 1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..ir import DataType
-from ..prim import IntImm, PrimExpr, Var
+from ..prim import PrimExpr, Var
 from ..runtime.combine import FUNCTION
-from ..runtime.messages import KIND, counted_arguments
+from ..runtime.messages import IS, counted_arguments
 from ..tir import Buffer, overlap_message
-from ..tir.signature import ArgumentField, ArgumentMatching, Signature
+from ..tir.signature import ArgumentField, Signature
 from . import support
+from .argument_checks import argument_table, constant_size
 from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
-from .floats import whole_as_double
 from .formula import Val
 from .matching import WrittenMatching
-from .types import dlpack_code, element_type
+from .types import element_type, is_small_float
 
 SYMBOL_PREFIX: Final = "__tvm_ffi_"
-
-_ACCEPTED: Final = {
-    "a pointer": (support.POINTER, support.NONE),
-    "a float": (support.INT, support.BOOL, support.FLOAT),
-    "a bool": (support.INT, support.BOOL),
-    "an int": (support.INT, support.BOOL),
-}
-"""The type indices of what is taken for a scalar of each kind."""
 
 
 def symbol_name(name: str) -> str:
@@ -45,7 +36,7 @@ def symbol_name(name: str) -> str:
     return SYMBOL_PREFIX + name
 
 
-class Wrapper(WrittenMatching, ArgumentMatching[Val]):
+class Wrapper(WrittenMatching):
     """Writes the packed wrapper of one function."""
 
     def __init__(self, unit: Unit, name: str, known: Signature, rules: Mapping[type, Rule]) -> None:
@@ -54,191 +45,86 @@ class Wrapper(WrittenMatching, ArgumentMatching[Val]):
             f"#{unit.module.attribute_group('nounwind noinline optnone')}"
         )
         super().__init__(Context(unit, FunctionBuilder(unit.module, head), name, rules), known)
-        self.tensors: dict[int, Operand] = {}
+        names = (f"{name}: {self.who(param if buffer is None else buffer)}" for param, buffer in known.params)
+        numbers = [unit.module.message(text, "") for text in names]
+        self.rows, self.places, count = argument_table(known.params, numbers)
+        self.words = self.b.alloca(f"[{count} x i64]", 16)
 
     def write(self) -> None:
         """Write the whole function into the module."""
-        b, cx, expected = self.b, self.cx, len(self.known.params)
+        b, cx, params = self.b, self.cx, self.known.params
         count = Val(b, "i32", 1, "%count")
-        message = f"expected {counted_arguments(expected)}, found %lld"
-        cx.fail_unless(count.eq(expected), "TypeError", message, count)
-        self.match()
-        pointers = self.pointers()
+        message = f"expected {counted_arguments(len(params))}, found %lld"
+        cx.fail_unless(count.eq(len(params)), "TypeError", message, count)
+        if params:
+            table = self.table("table", self.rows)
+            cx.leave_unless_zero(b.op(support.checked_arguments(b.module, len(params), table, self.words)))
         passed = [
-            f"{cx.vars[param].type} {cx.vars[param].ref}" if buffer is None else f"ptr {pointers[i]}"
-            for i, (param, buffer) in enumerate(self.known.params)
+            self.scalar(i, param) if buffer is None else self.tensor(i, buffer)
+            for i, (param, buffer) in enumerate(params)
         ]
-        passed += [f"i64 {cx.wide[var].ref}" for var in self.known.bound]
-        status = b.op(f"call i32 {inner_symbol(cx.unit, cx.name)}({', '.join(passed)})")
+        self.match_sizes()
+        if self.known.apart:
+            self.require_apart()
+        passed += (cx.wide[var] for var in self.known.bound)
+        arguments = ", ".join(f"{value.type} {value.ref}" for value in passed)
+        status = b.op(f"call i32 {inner_symbol(cx.unit, cx.name)}({arguments})")
         b.end(f"ret i32 {status}")
         with b.cold("error"):
             b.end("ret i32 -1")
         cx.unit.module.define(b)
 
-    def argument(self, i: int) -> Operand:
-        return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")
+    def table(self, name: str, values: Sequence[str]) -> Operand:
+        """A table of the function."""
+        return self.b.module.table(f"relax.{name}.{self.cx.unit.numbers[self.cx.name]}", "i64", values)
 
-    # ------------------------------------------------------------------ tensors
+    def word(self, place: int, type_: str = "i64") -> Val:
+        """A word about the arguments."""
+        at = self.b.op(f"getelementptr i64, ptr {self.words}, i64 {place}")
+        return Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {at}"))
 
-    def tensor(self, i: int, buffer: Buffer) -> None:
-        sizes = support.sizes_table(self.b.module, known_sizes(buffer))
-        number = self.b.module.message(self.name_of(buffer), "")
-        self.keep(i, self.checked(self.argument(i), number, buffer, sizes))
+    def scalar(self, i: int, param: Var) -> Val:
+        """A scalar argument, which is bound to its parameter."""
+        dtype = param.dtype
+        type_ = "double" if dtype.is_float else "ptr" if dtype.is_handle else "i64"
+        value = self.word(self.places[i].first, type_)
+        if is_small_float(dtype):
+            value = self.cx.unit.small_floats.from_double(dtype, value)
+        elif not dtype.is_handle:
+            value = value.ne(0) if dtype.is_bool else value.to(element_type(dtype))
+        self.cx.vars[param] = value
+        return value
 
-    def keep(self, i: int, tensor: Operand) -> None:
-        """Keep the checked DLTensor of an argument."""
-        self.tensors[i] = tensor
-
-    def kept(self, i: int) -> Operand:
-        """The checked DLTensor of an argument."""
-        return self.tensors[i]
-
-    def name_of(self, buffer: Buffer) -> str:
-        """A tensor argument, as messages of the support code begin."""
-        return f"{self.cx.name}: {self.who(buffer)}"
-
-    def checked(self, any_: Operand, number: Operand, buffer: Buffer, sizes: Operand) -> Operand:
-        """The checked DLTensor of an argument that messages call by the text of a number."""
-        call = support.checked_tensor(self.b.module, any_, number, *tensor_kind(buffer), sizes)
-        tensor = self.b.op(call)
-        null = self.b.op(f"icmp eq ptr {tensor}, null")
-        fine = self.b.label("ok")
-        self.b.branch_if(null, "error", fine, hint="otherwise")
-        self.b.start(fine)
-        return tensor
-
-    def compare(self, place: ArgumentField, size: PrimExpr) -> None:
-        if place.what != "shape" or _constant(size) is None:  # those were compared when the tensor was taken
-            super().compare(place, size)
-
-    def field(self, tensor: Operand, number: int, type_: str) -> Operand:
-        place = self.b.op(f"getelementptr {support.TENSOR_TYPE}, ptr {tensor}, i32 0, i32 {number}")
-        return self.b.op(f"load {type_}, ptr {place}")
-
-    def pointers(self) -> dict[int, Operand]:
-        """The pointers to the elements of the tensors, by the numbers of the parameters."""
-        tensors = ((i, buffer) for i, (_, buffer) in enumerate(self.known.params) if buffer is not None)
-        return {i: self.data(self.kept(i), buffer) for i, buffer in tensors}
-
-    def data(self, tensor: Operand, buffer: Buffer) -> Operand:
+    def tensor(self, i: int, buffer: Buffer) -> Val:
         """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
-        if buffer.elem_offset is not None:
-            return self.field(tensor, 0, "ptr")
-        return self.b.op(support.tensor_data(self.b.module, tensor))
+        words = self.places[i]
+        return self.word(words.start if buffer.elem_offset is None else words.data, "ptr")
 
     def number(self, place: ArgumentField) -> Val:
-        """A dimension, stride or offset of an argument."""
-        tensor = self.kept(place.param)
+        words = self.places[place.param]
+        if place.what != "offset":
+            return self.word((words.dimension if place.what == "shape" else words.stride)(place.axis))
+        offset = self.word(words.start) - self.word(words.data)
         itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
-        if place.what == "offset":
-            offset = Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
-            rest = offset.make(f"urem i64 {offset.ref}, {itemsize}")
-            message = (
-                f"{escaped(self.who(place.buffer))}: offset is %lld bytes, expected a multiple of {itemsize}"
-            )
-            self.cx.fail_unless(rest.eq(0), "ValueError", message, offset)
-            return offset.make(f"udiv i64 {offset.ref}, {itemsize}")
-        if place.what == "shape":
-            return self.entry(self.field(tensor, 7, "ptr"), place.axis)
-        return self.stride(tensor, place)
-
-    def entry(self, array: Operand, axis: int) -> Val:
-        at = array if axis == 0 else self.b.op(f"getelementptr i64, ptr {array}, i64 {axis}")
-        return Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {at}"))
-
-    def stride(self, tensor: Operand, place: ArgumentField) -> Val:
-        """A stride in elements; that of a compact tensor if the argument states none."""
-        shape, strides = self.field(tensor, 7, "ptr"), self.field(tensor, 8, "ptr")
-        compact = self.cx.i64(1)
-        for axis in range(place.axis + 1, place.buffer.ndim):
-            compact = compact * self.entry(shape, axis)
-        stated, absent, join = (self.b.label(hint) for hint in ("stated", "absent", "join"))
-        missing = self.b.op(f"icmp eq ptr {strides}, null")
-        self.b.branch_if(missing, absent, stated)
-        self.b.start(stated)
-        found = self.entry(strides, place.axis)
-        if place.buffer.dtype.is_padded:
-            found = self.unpadded(found, place)
-            stated = self.b.block
-        self.b.branch(join)
-        self.b.start(absent)
-        self.b.branch(join)
-        self.b.start(join)
-        return found.make(f"phi i64 [ {found.ref}, %{stated} ], [ {compact.ref}, %{absent} ]")
-
-    def unpadded(self, stride: Val, place: ArgumentField) -> Val:
-        """A stride in elements of 2 or 4 bits, of which DLPack counts several to a byte."""
-        unit = 8 // place.buffer.dtype.bits
-        message = (
-            f"{escaped(self.who(place.buffer))}: the {place.words} is %lld, expected a multiple of {unit}: "
-            "its elements are packed, expected one in a byte"
+        context, expected = self.who(place.buffer), f"a multiple of {itemsize}"
+        is_whole = offset.make(f"urem i64 {offset.ref}, {itemsize}").eq(0)
+        self.cx.require(
+            is_whole, IS, context=context, place="offset", found=[offset, " bytes"], expected=expected
         )
-        self.cx.fail_unless((stride & (unit - 1)).eq(0), "ValueError", message, stride)
-        return stride >> (unit.bit_length() - 1)
+        return offset.make(f"udiv i64 {offset.ref}, {itemsize}")
 
-    def apart(self, i: int, j: int) -> None:
-        a, b = (self.known.buffer(k) for k in (i, j))
-        call = support.tensors_apart(
-            self.b.module, self.kept(i), bool(a.strides), self.kept(j), bool(b.strides)
-        )
-        message = overlap_message(escaped(a.name), escaped(b.name))
-        self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
+    def compare(self, place: ArgumentField, size: PrimExpr) -> None:
+        if place.what != "shape" or constant_size(size) is None:  # the support code compares those
+            super().compare(place, size)
 
-    # ------------------------------------------------------------------ scalars
-
-    def scalar(self, i: int, param: Var, kind: str) -> Val:
-        at = self.argument(i)
-        found = Val(self.b, "i32", 1, self.b.op(f"load i32, ptr {at}"))
-        payload = self.b.op(f"getelementptr i8, ptr {at}, i64 8")
-        fits = reduce(lambda a, b: a | b, map(found.eq, _ACCEPTED[kind]))
-        self.require_kind(fits, param, kind, found)
-        if kind == "a float":
-            number = value = self.float(param.dtype, found, payload)
-        else:
-            type_ = "ptr" if kind == "a pointer" else "i64"
-            number = value = Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {payload}"))
-        if kind == "a bool":
-            value = number.ne(0)
-        elif kind == "an int":
-            value = number.to(element_type(param.dtype))
-        self.cx.vars[param] = value
-        return number
-
-    def float(self, dtype: DataType, kind: Val, payload: Operand) -> Val:
-        whole = kind.ne(support.FLOAT)
-        as_float = Val(self.b, "double", 1, self.b.op(f"load double, ptr {payload}"))
-        as_int = Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {payload}"))
-        narrow = dtype != "float64"
-        number = whole_as_double(as_int, signed=True) if narrow else as_int.to("double")
-        value = whole.choose(number, as_float)
-        if dtype == "float64":
-            return value
-        return (
-            value.to("float") if dtype == "float32" else self.cx.unit.small_floats.from_double(dtype, value)
-        )
-
-    def require_kind(self, fine: Val, param: Var, wanted: str, kind: Val) -> None:
-        good, bad = self.b.label("ok"), self.b.label("bad")
-        self.b.branch_if(fine.ref, good, bad, hint="then")
-        with self.b.cold(bad):
-            name = self.b.op(support.kind_name(self.b.module, kind.ref))
-            text = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {name} to i64"))
-            message = KIND.printf(context=escaped(self.who(param)), expected=wanted, found="%s")
-            self.cx.fail(*message, text)
-        self.b.start(good)
-
-
-def tensor_kind(buffer: Buffer) -> tuple[int, int, bool]:
-    """The dtype as DLPack writes it, the rank of an argument, and whether it may have strides."""
-    code, bits = dlpack_code(buffer.dtype)
-    return code | bits << 8 | max(buffer.dtype.lanes, 1) << 16, buffer.ndim, bool(buffer.strides)
-
-
-def known_sizes(buffer: Buffer) -> list[int | None]:
-    """The dimensions that are the same in every call; None for the others."""
-    return list(map(_constant, buffer.shape))
-
-
-def _constant(size: PrimExpr) -> int | None:
-    """A dimension that is the same in every call."""
-    return size.value if isinstance(size, IntImm) and size.value >= 0 else None
+    def require_apart(self) -> None:
+        """Refuse tensors that overlap, where the function promises to be right only for others."""
+        pairs: list[str] = []
+        for i, j in self.known.apart:
+            names = (escaped(self.known.buffer(k).name) for k in (i, j))
+            text = f"{escaped(self.cx.title)}: {overlap_message(*names)}"
+            pairs += (str(self.places[k].start) for k in (i, j))
+            pairs.append(self.b.module.message("ValueError", text))
+        table, module = self.table("pairs", pairs), self.b.module
+        call = support.tensors_apart(module, len(self.known.apart), table, self.words)
+        self.cx.leave_unless_zero(self.b.op(call))

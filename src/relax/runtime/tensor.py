@@ -296,6 +296,11 @@ def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
         check_shape(array.shape, dtype)
     if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
         return copy_of_numpy(array, dtype)
+    return shared_tensor(array, dtype)
+
+
+def shared_tensor(array: Array, dtype: str) -> tvm_ffi.Tensor:
+    """A tensor in the array's memory, with its strides; elements of 2 and 4 bits must be compact."""
     if dtype in _PLAIN:
         return tvm_ffi.from_dlpack(array)
     # NumPy exports the ml_dtypes as nothing at all: export the bits, and put the true type on the capsule.

@@ -15,11 +15,20 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ..prim import IntImm, PrimExpr, Var
-from ..runtime.messages import ARGUMENT_DTYPE, ARGUMENT_RANK, KIND, NO_ROOM, NOT_ALIGNED, NOT_COMPACT, Message
+from ..runtime.messages import (
+    ARGUMENT_DTYPE,
+    ARGUMENT_RANK,
+    KIND,
+    NO_NUMBER,
+    NO_ROOM,
+    NOT_ALIGNED,
+    NOT_COMPACT,
+    Message,
+)
 from ..runtime.rounding import round_number
 from .buffer import Buffer
 from .evaluation import Env, Value
-from .signature import ArgumentField, ArgumentMatching, Signature, Text
+from .signature import ArgumentField, Signature, SizeMatching, Text, range_of
 from .sizes import LARGEST_PRODUCT
 from .written import overlap_message
 
@@ -31,7 +40,7 @@ _KINDS: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
-class CheckedArguments(ArgumentMatching[Any]):
+class CheckedArguments(SizeMatching[Any]):
     """The matching of NumPy arrays and Python numbers, which puts variables into an environment."""
 
     def __init__(
@@ -44,35 +53,43 @@ class CheckedArguments(ArgumentMatching[Any]):
         """The expressions to compare with, executable."""
         self.env: Env = {}
 
-    def match_scalar(self, i: int, param: Var) -> None:
-        arg = self.args[i]
-        if param.dtype.lanes == 1 or not isinstance(arg, (tuple, list)):
-            return super().match_scalar(i, param)
-        parts = cast("Sequence[Any]", arg)
-        if len(parts) != param.dtype.lanes:
-            raise KIND(
-                context=self.who(param), expected=f"{param.dtype.lanes} numbers", found=str(len(parts))
-            )
-        lanes = [Var(param.name, param.dtype.element_of) for _ in parts]
-        each = CheckedArguments(
-            Signature(tuple((lane, None) for lane in lanes), {}, ()), self.name, parts, {}
-        )
-        each.match()
-        self.env[param] = [each.env[lane] for lane in lanes]
-        return None
+    def match(self) -> None:
+        """Match all arguments."""
+        for i, (param, buffer) in enumerate(self.known.params):
+            if buffer is None:
+                self.env[param] = self.scalar(param, self.args[i])
+            else:
+                self.tensor(i, buffer)
+        self.match_sizes()
+        for i, j in self.known.apart:
+            if _overlap(self.args[i], self.args[j]):
+                names = (self.known.buffer(k).name for k in (i, j))
+                raise ValueError(self.prefix + overlap_message(*names))
 
-    def scalar(self, i: int, param: Var, kind: str) -> Any:
-        arg = _plain(self.args[i])
-        if kind == "a pointer":
-            self.env[param] = arg
+    def scalar(self, param: Var, arg: Any) -> Any:
+        """The value of a parameter that is no tensor; of a vector, a number for each lane."""
+        arg, context, dtype = _plain(arg), self.who(param), param.dtype
+        if dtype.is_handle:
             return arg
+        if dtype.lanes > 1 and isinstance(arg, (tuple, list)):
+            parts = cast("Sequence[Any]", arg)
+            if len(parts) != dtype.lanes:
+                raise KIND(context=context, expected=f"{dtype.lanes} numbers", found=str(len(parts)))
+            lane = Var(param.name, dtype.element_of)
+            return [self.scalar(lane, part) for part in parts]
+        kind = "an int" if dtype.is_integer else "a bool" if dtype.is_bool else "a float"
         if not isinstance(arg, (int, float) if kind == "a float" else int):
-            raise KIND(context=self.who(param), expected=kind, found=_kind(arg))
-        convert = bool if kind == "a bool" else int
-        self.env[param] = round_number(arg, param.dtype) if kind == "a float" else convert(arg)
-        return arg
+            raise KIND(context=context, expected=kind, found=_kind(arg))
+        if not dtype.is_integer:
+            return bool(arg) if dtype.is_bool else round_number(arg, dtype)
+        low, high = range_of(dtype)
+        self.require(low <= arg <= high, NO_NUMBER, context=context, found=arg, dtype=str(dtype))
+        if param.nonnegative:
+            self.require_size(arg, context, "the value")
+        return int(arg)
 
     def tensor(self, i: int, buffer: Buffer) -> None:
+        """Check a tensor by itself."""
         who, array, dtype = self.who(buffer), self.args[i], buffer.dtype
         if not isinstance(array, np.ndarray):
             raise KIND(context=who, expected="a tensor", found=_kind(array))
@@ -82,12 +99,12 @@ class CheckedArguments(ArgumentMatching[Any]):
         rank = array.ndim - (dtype.lanes > 1)
         if rank != buffer.ndim:
             raise ARGUMENT_RANK(context=who, found=rank, expected=buffer.ndim)
+        if math.prod(size for size in array.shape if size) * array.itemsize > LARGEST_PRODUCT:
+            raise NO_ROOM(context=who)
         if not buffer.strides and not array.flags.c_contiguous:
             self._require_compact(i, buffer)
         if not array.flags.aligned:
             raise NOT_ALIGNED(context=who, expected=array.itemsize)
-        if math.prod(size for size in array.shape if size) * array.itemsize > LARGEST_PRODUCT:
-            raise NO_ROOM(context=who)
         for axis, size in enumerate(buffer.shape):
             if isinstance(size, IntImm):
                 self.compare(ArgumentField(i, buffer, "shape", axis), size)
@@ -111,6 +128,8 @@ class CheckedArguments(ArgumentMatching[Any]):
         array = self.args[place.param]
         if place.what == "shape":
             return array.shape[place.axis]
+        if not array.size:  # what its strides are said to be means nothing
+            return math.prod(array.shape[place.axis + 1 : place.buffer.ndim])
         return array.strides[place.axis] // (array.itemsize * place.buffer.dtype.lanes)
 
     def value(self, size: PrimExpr) -> int:
@@ -133,11 +152,6 @@ class CheckedArguments(ArgumentMatching[Any]):
     def require(self, condition: bool, message: Message, **fields: Text[Any]) -> None:
         if not condition:
             raise message(**fields)
-
-    def apart(self, i: int, j: int) -> None:
-        if _overlap(self.args[i], self.args[j]):
-            names = (self.known.buffer(k).name for k in (i, j))
-            raise ValueError(self.prefix + overlap_message(*names))
 
 
 def _plain(arg: Any) -> Any:

@@ -7,8 +7,9 @@
     3. All else is an expression over those, and is compared.
     4. What the function writes overlaps nothing, where it promises to be right only then.
 
-`SizeMatching` and `ArgumentMatching` are the only place that says so. The interpreter makes the checks; code generation
-writes them, for calls from outside and for calls between PrimFuncs.
+`SizeMatching` has the second and the third step. The interpreter (`relax.tir.arguments`) makes these checks; code
+generation writes them, for calls from outside and for calls between PrimFuncs. The first step, which looks at each
+argument by itself, is a function of the support code of kernels (`relax.codegen.argument_checks`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from ..ir import DataType
 from ..prim import Add, BinaryExpr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, free_vars
 from ..runtime.limits import DIMENSION_LIMIT
-from ..runtime.messages import IS, NO_NUMBER, NO_SIZE, TOO_NARROW, Message
+from ..runtime.messages import IS, NO_SIZE, TOO_NARROW, Message
 from .buffer import Buffer
 from .stmt import PrimFunc
 from .written import promised_apart
@@ -141,7 +142,7 @@ class SizeMatching(ABC, Generic[ValueT]):
         """Bind variables to numbers of tensors, and compare the others."""
         for var, place in self.known.bound.items():
             shown, found = {"context": self.who(place.buffer), "place": place.words}, self.number(place)
-            fits, dtype = self.within(found, *_integers(var.dtype)), str(var.dtype)
+            fits, dtype = self.within(found, *range_of(var.dtype)), str(var.dtype)
             self.require(fits, TOO_NARROW, **shown, found=found, variable=var.name, dtype=dtype)
             if place.what == "shape":
                 self.require_size(found, **shown)
@@ -168,45 +169,7 @@ class SizeMatching(ABC, Generic[ValueT]):
         return f"{self.prefix}argument {param.name}"
 
 
-class ArgumentMatching(SizeMatching[ValueT]):
-    """The matching of all that one call's arguments are."""
-
-    @abstractmethod
-    def scalar(self, i: int, param: Var, kind: str) -> ValueT:
-        """Take a scalar argument, which is to be `kind`: ``a float``. The number as it came."""
-
-    @abstractmethod
-    def tensor(self, i: int, buffer: Buffer) -> None:
-        """Take a tensor argument, which is to be as the first step has it."""
-
-    @abstractmethod
-    def apart(self, i: int, j: int) -> None:
-        """Refuse the tensors of two parameters if they overlap."""
-
-    def match(self) -> None:
-        """Match all arguments."""
-        for i, (param, buffer) in enumerate(self.known.params):
-            if buffer is None:
-                self.match_scalar(i, param)
-            else:
-                self.tensor(i, buffer)
-        self.match_sizes()
-        for i, j in self.known.apart:
-            self.apart(i, j)
-
-    def match_scalar(self, i: int, param: Var) -> None:
-        """Match a parameter that is no tensor."""
-        dtype, context = param.dtype, self.who(param)
-        other = "a pointer" if dtype.is_handle else "a bool" if dtype.is_bool else "a float"
-        value = self.scalar(i, param, "an int" if dtype.is_integer else other)
-        if dtype.is_integer:
-            fits = self.within(value, *_integers(dtype))
-            self.require(fits, NO_NUMBER, context=context, found=value, dtype=str(dtype))
-        if param.nonnegative:
-            self.require_size(value, context, "the value")
-
-
-def _integers(dtype: DataType) -> tuple[int, int]:
+def range_of(dtype: DataType) -> tuple[int, int]:
     """The least and the greatest number of an integer dtype."""
     return int(dtype.min_value), int(dtype.max_value)
 
@@ -229,5 +192,5 @@ def size_text(expr: PrimExpr) -> str:
 
 
 __all__ = [
-    "ArgumentField", "ArgumentMatching", "Signature", "SizeMatching", "Text", "signature_of", "size_text",
+    "ArgumentField", "Signature", "SizeMatching", "Text", "range_of", "signature_of", "size_text",
 ]  # fmt: skip

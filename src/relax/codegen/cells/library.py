@@ -23,7 +23,7 @@ from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
 from ...runtime.threads import LIMIT, MOST_THREADS, STATE, VARIABLE
 from ..builder import ModuleBuilder
-from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
+from ..layouts import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
 from .library_builtins import BUILTINS
 from .library_checks import FORMS, shape_refusal
 from .library_text import TEXTS

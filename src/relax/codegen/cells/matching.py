@@ -36,9 +36,9 @@ from ...runtime.messages import (
     Message,
 )
 from ..builder import ModuleBuilder, Operand
-from ..checks import CheckWriter
+from ..checks import CheckWriter, fits_integer
 from ..formula import Val
-from ..support import BOOL, FLOAT, INT, NONE, TENSOR
+from ..layouts import BOOL, FLOAT, INT, NONE, TENSOR
 from .library_writer import Part, dims, dtype, integer, kind, refuse, scalar, slot, string
 
 _SHAPE: Final = 69
@@ -143,10 +143,7 @@ def _scalar(w: Check) -> None:
     code, bits = wanted & 255, wanted.lshr(8) & 255
     is_int, signed = code.le(1), code.eq(0)
     fits = w.kind.eq(is_int.choose(code.constant(INT), code.eq(6).choose(code.constant(BOOL), FLOAT)))
-    # All bits above those of the dtype are the same; of an unsigned one they are 0.
-    above = w.payload >> (bits - signed.to("i32", signed=False)).intrinsic("smin", 63).to("i64")
-    in_range = above.eq(0) | (signed & above.eq(-1))
-    fits = fits & ((is_int ^ 1) | in_range)
+    fits = fits & ((is_int ^ 1) | fits_integer(w.payload, bits, signed))
     article: Part = "a"
     if w.raises:
         article = ("put", f'ptr {w.b.op(f"""select i1 {signed.ref}, ptr <"an">, ptr <"a">""")}')

@@ -25,7 +25,8 @@ from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
 from ...runtime.tensor import LARGE_PAGE
 from ..builder import ModuleBuilder
-from ..support import ANY_TYPE, MADV_HUGEPAGE, OBJECT_HEADER, TENSOR_TYPE
+from ..layouts import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
+from ..support import MADV_HUGEPAGE
 from .makers import MAKERS
 from .matching import CHECKS, checks_text
 from .objects import OBJECTS
