@@ -72,11 +72,11 @@ def test_a_block_that_is_passed_over_is_given_back():
     assert allocator.stats().reserved == MB
 
 
-def resident(tensor):
-    """The pages of a tensor of bytes that are in memory."""
+def resident(tensor, first=0, last=None):
+    """The part of the pages of a tensor of bytes, or of some of these, that are in memory."""
     libc = ctypes.CDLL(None)
-    start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-    count = (tensor.data_ptr() + tensor.numel() - start) // mmap.PAGESIZE
+    start = -(-(tensor.data_ptr() + first) // mmap.PAGESIZE) * mmap.PAGESIZE
+    count = (tensor.data_ptr() + (tensor.numel() if last is None else last) - start) // mmap.PAGESIZE
     pages = (ctypes.c_ubyte * count)()
     assert libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(count * mmap.PAGESIZE), pages) == 0
     return sum(page & 1 for page in pages) / count
@@ -88,8 +88,8 @@ def touched(monkeypatch):
     started = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
     monkeypatch.setattr(allocation, "num_threads", lambda: 1)
-    touch = allocation.touch_beside
-    monkeypatch.setattr(allocation, "touch_beside", lambda tensor: started.append(touch(tensor)))
+    touch = allocation.touch
+    monkeypatch.setattr(allocation, "touch", lambda *args: started.append(touch(*args)))
     return started
 
 
@@ -103,7 +103,7 @@ def test_a_new_block_is_touched_by_a_thread(touched):
 def test_touching_a_block_changes_nothing_in_it():
     tensor = new_tensor((3 * MB + 77,), "uint8", large_pages=False)
     numpy_view(tensor)[...] = np.arange(tensor.numel()) % 251
-    thread = allocation.touch_beside(tensor)
+    thread = allocation.touch(tensor, 5, tensor.numel())
     if thread is not None:
         thread.join(60)
     np.testing.assert_array_equal(numpy_view(tensor), np.arange(tensor.numel()) % 251)
@@ -119,13 +119,72 @@ def test_a_block_may_be_given_back_while_it_is_touched(touched):
         thread.join(60)
 
 
-def test_a_thread_touches_only_where_it_helps(touched, monkeypatch):
+def test_only_large_blocks_that_are_kept_are_touched(touched):
     Allocator().take(MB)
     Allocator("naive").take(8 * MB)
     assert touched == []
-    monkeypatch.setattr(allocation, "num_threads", lambda: 3)
-    Allocator().take(8 * MB)
-    assert touched == [None]  # no processor is free
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not touch pages for others")
+@pytest.mark.parametrize("processors", [1, 3])
+def test_where_no_processor_is_free_blocks_are_touched_at_once(touched, monkeypatch, processors):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(processors)))
+    monkeypatch.setattr(allocation, "num_threads", lambda: processors)
+    storage = Allocator().take(40 * MB)
+    assert touched == [None]
+    assert resident(storage) == 1
+
+
+def test_a_larger_request_gets_the_same_block_and_more_of_its_addresses():
+    allocator = Allocator()
+    first = allocator.take(40 * MB).data_ptr()
+    for size in (41, 60, 160):
+        assert allocator.take(size * MB).data_ptr() == first
+        assert allocator.stats()._asdict() == {
+            "in_use": 0,
+            "reserved": size * MB,
+            "peak": size * MB,
+            "allocations": 1,
+            "requests": {41: 2, 60: 3, 160: 4}[size],
+        }
+    allocator.take(161 * MB)
+    assert (allocator.stats().allocations, allocator.stats().reserved) == (2, 161 * MB)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not touch pages for others")
+def test_addresses_behind_a_block_take_no_memory_until_they_are_asked_for(touched):
+    allocator = Allocator()
+    storage = allocator.take(40 * MB)
+    touched[0].join(60)
+    room = view_tensor(storage, (160 * MB,), "uint8")
+    assert resident(room, 41 * MB) == 0
+    del storage, room
+    storage = allocator.take(60 * MB)
+    touched[1].join(60)
+    assert (resident(storage), resident(view_tensor(storage, (160 * MB,), "uint8"), 61 * MB)) == (1, 0)
+
+
+def test_a_block_that_need_not_grow_is_taken_first():
+    allocator = Allocator()
+    small, large = allocator.take(10 * MB), allocator.take(30 * MB)
+    place = large.data_ptr()
+    del small, large
+    assert allocator.take(12 * MB).data_ptr() == place
+
+
+def test_where_the_addresses_are_not_to_be_had_a_block_has_its_size(monkeypatch):
+    make = allocation.new_tensor
+
+    def few(shape, *args, **options):
+        if shape[0] > 8 * MB:
+            raise MemoryError("too many")
+        return make(shape, *args, **options)
+
+    monkeypatch.setattr(allocation, "new_tensor", few)
+    allocator = Allocator()
+    assert allocator.take(8 * MB).numel() == 8 * MB
+    with pytest.raises(MemoryError):
+        allocator.take(9 * MB)
 
 
 def test_where_no_thread_can_be_started_a_block_is_touched_by_the_program(touched, monkeypatch):
@@ -133,8 +192,10 @@ def test_where_no_thread_can_be_started_a_block_is_touched_by_the_program(touche
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    assert Allocator().take(8 * MB).numel() == 8 * MB
-    assert touched == [None]
+    for _ in range(2):
+        assert Allocator().take(8 * MB).numel() == 8 * MB
+        monkeypatch.setattr(allocation, "num_threads", lambda: 3)
+    assert touched == [None, None]
 
 
 def test_devices_do_not_share_blocks():

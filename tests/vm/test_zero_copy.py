@@ -185,13 +185,14 @@ def test_a_thousand_calls_of_any_size_grow_nothing(vm):
 
     for _ in range(50):
         call()
+    vm.release_memory()
     before = allocated()
     for _ in range(1000):
         call()
         seen.clear()
+    vm.release_memory()
     # One tensor of the larger sizes that stayed behind would show.
     assert allocated() - before < 100_000
-    vm.release_memory()
     assert vm.memory_stats().reserved == 0
 
 

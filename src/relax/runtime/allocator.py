@@ -7,14 +7,18 @@
 
 A block is in use as long as the storage, or a tensor cut from it, is alive, wherever that is: the allocator holds one
 reference and asks tvm-ffi whether there are others. A request takes the smallest free block that is large enough, but
-none that is far too large; else the largest free one is given back, and a block of just the size is allocated. So
-there are never more blocks than were in use at once, whatever sizes are asked for. A block that many requests passed
-over is given back too.
+none that is far too large; else the largest free one is given back, and a block is allocated. So there are never more
+blocks than were in use at once, whatever sizes are asked for. A block that many requests passed over is given back too.
+
+A large block has addresses for several times its size. Those behind it take no memory, until a larger request comes: it
+gets the same block, and new memory only for what it asks for more.
 
 Memory that was never used is dear: the system clears each page when it is touched first, and the host of a virtual
 machine has to find it. So blocks are in small pages, of which a system has more that it used lately: on a virtual AMD
-EPYC, 2 MB of them take 1 to 1.5 ms and one large page 0.3 to 5, and runs take the same time after. A thread touches a
-new block while the program computes, if there are more processors than threads that run loops.
+EPYC, 2 MB of them take 1 to 1.5 ms and one large page 0.3 to 5, and runs take the same time after. A thread touches
+new memory while the program computes, if there are more processors than threads that run loops; else all memory that
+is new is touched before, by two threads if loops may run on two: 1 MB takes 0.3 ms of a processor, and 0.5 if the
+program touches it page by page.
 
 Compiled functions allocate storages of up to `SMALL_STORAGE` bytes themselves, and free them with their last tensor:
 the C library keeps such memory for the next call. The allocator counts them.
@@ -31,7 +35,7 @@ from typing import Any, Final, NamedTuple
 import tvm_ffi
 
 from .devices import Device
-from .tensor import new_tensor, numpy_view, view_tensor
+from .tensor import MAX_BYTES, new_tensor, numpy_view, view_tensor
 from .threads import num_threads
 
 FITS: Final = 16
@@ -45,7 +49,9 @@ SMALL_STORAGE: Final = 1 << 20
 POLICIES: Final = ("pooled", "naive")
 
 _TOUCHED: Final = 2 << 20
-"""Bytes from which on a block is touched by a thread."""
+"""Bytes from which on new memory is touched before the program does."""
+_ROOM: Final = 4
+"""A block of `_TOUCHED` bytes or more has addresses for so many times its size."""
 _AT_ONCE: Final = 1 << 19
 """The bytes that are touched while nobody else can have the system map or unmap memory."""
 _POPULATE_WRITE: Final = 23
@@ -78,8 +84,9 @@ class _Block:
 
     __slots__ = ("_references", "capacity", "idle", "place", "size", "tensor")
 
-    def __init__(self, size: int, device: Device | None) -> None:
-        self.tensor = new_tensor((size,), "uint8", device, large_pages=False)
+    def __init__(self, size: int, device: Device | None, room: int) -> None:
+        self.tensor = new_tensor((room,), "uint8", device, large_pages=False)
+        """The addresses, of which the first `capacity` bytes were asked for so far."""
         self.capacity = self.size = size
         self.place = 0 if device is None else device.index
         self.idle = 0
@@ -93,7 +100,7 @@ class _Block:
 
     def serves(self, size: int, place: int) -> bool:
         """True if the block is large enough for a request on a device, and not far too large."""
-        fits = size <= self.capacity <= max(FITS * size, SMALL)
+        fits = size <= self.tensor.numel() and self.capacity <= max(FITS * size, SMALL)
         return fits and self.place == place and self.is_free()
 
 
@@ -128,6 +135,9 @@ class Allocator:
         with self._lock:
             self._requests += 1
             block = self._block(size, device)
+            if size > block.capacity:
+                self._touch(block, block.capacity, size)
+                block.capacity = size
             block.size, block.idle = size, 0
             storage = view_tensor(block.tensor, (size,), "uint8")
             self._peak = max(self._peak, self._in_use() + int(self._counts[0]))
@@ -163,7 +173,7 @@ class Allocator:
         for block in self._blocks:
             block.idle += 1
             expired = expired or block.idle > PATIENCE
-            if (best is None or block.capacity < best.capacity) and block.serves(size, place):
+            if block.serves(size, place) and (best is None or _waste(block, size) < _waste(best, size)):
                 best = block
         if expired:
             self._drop([b for b in self._blocks if b.idle > PATIENCE and b is not best and b.is_free()])
@@ -172,37 +182,67 @@ class Allocator:
     def _allocate(self, size: int, device: Device | None) -> _Block:
         free = sorted((b for b in self._blocks if b.is_free()), key=lambda block: block.capacity)
         self._drop(free[-1:] if self._keeps else free)
+        grows = self._keeps and size >= _TOUCHED
+        room = max(size, min(_ROOM * size, MAX_BYTES)) if grows else size
         try:
-            block = _Block(size, device)
+            block = _Block(size, device, room)
         except MemoryError:
             self._drop(free)
-            block = _Block(size, device)
+            block = _Block(size, device, size)
         self._allocations += 1
         self._blocks.append(block)
-        if self._keeps and size >= _TOUCHED:
-            touch_beside(block.tensor)
+        self._touch(block, 0, size)
         return block
+
+    def _touch(self, block: _Block, start: int, end: int) -> None:
+        """Have memory of a block touched that may be new."""
+        if self._keeps and end - start >= _TOUCHED:
+            touch(block.tensor, start, end)
 
     def _drop(self, blocks: list[_Block]) -> None:
         if blocks:
             self._blocks = [block for block in self._blocks if block not in blocks]
 
 
-def touch_beside(tensor: tvm_ffi.Tensor) -> threading.Thread | None:
-    """Have a thread touch the pages of a tensor of bytes, if a processor is free; its contents stay what they are."""
-    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) <= num_threads():
+def _waste(block: _Block, size: int) -> tuple[bool, int]:
+    """The bytes that a request leaves unused, or new ones that it takes: these are worse."""
+    return size > block.capacity, abs(block.capacity - size)
+
+
+def touch(tensor: tvm_ffi.Tensor, start: int, end: int) -> threading.Thread | None:
+    """Touch the pages of some bytes of a tensor, whose contents stay what they are; the thread that goes on with it.
+
+    Where no processor is free, all are touched before this returns.
+    """
+    if not hasattr(os, "sched_getaffinity"):
         return None
-    start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
-    end = tensor.data_ptr() + tensor.numel()
+    first, last = tensor.data_ptr() + start, tensor.data_ptr() + end
+    threads = num_threads()
+    if len(os.sched_getaffinity(0)) > threads:
+        return _touching(tensor, first, last)
+    middle = (first + last) // 2
+    other = _touching(tensor, middle, last) if threads > 1 else None
+    _touch_pages(first, last if other is None else middle)
+    if other is not None:
+        other.join()
+    return None
 
-    def touch(_alive: tvm_ffi.Tensor) -> None:
-        for at in range(start, end, _AT_ONCE):
-            if _madvise(at, min(_AT_ONCE, end - at), _POPULATE_WRITE):
-                return  # the system does not know how, or has no memory
 
-    thread = threading.Thread(target=touch, args=(tensor,), name="relax-memory", daemon=True)
+def _touching(tensor: tvm_ffi.Tensor, first: int, last: int) -> threading.Thread | None:
+    """A thread that touches the pages between two addresses of a tensor, which it keeps alive; None if none starts."""
+
+    def run(_alive: tvm_ffi.Tensor) -> None:
+        _touch_pages(first, last)
+
+    thread = threading.Thread(target=run, args=(tensor,), name="relax-memory", daemon=True)
     try:
         thread.start()
     except RuntimeError:  # no more threads, or the interpreter ends
         return None
     return thread
+
+
+def _touch_pages(first: int, last: int) -> None:
+    for at in range(first // mmap.PAGESIZE * mmap.PAGESIZE, last, _AT_ONCE):
+        if _madvise(at, min(_AT_ONCE, last - at), _POPULATE_WRITE):
+            return  # the system does not know how, or has no memory

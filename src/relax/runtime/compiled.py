@@ -167,6 +167,15 @@ def compiled_functions(
         release(table)
 
 
+def give_back() -> int:
+    """Give back the memory of large tensors that died, which compiled functions keep for their next ones; its bytes."""
+    try:
+        function = cells_function("give_back")
+    except KeyError:  # no compiled function is loaded
+        return 0
+    return int(function())
+
+
 def _address(library: NativeLibrary, name: str) -> ctypes.c_void_p:
     return ctypes.c_void_p(library.address(f"__tvm_ffi_{name}"))
 

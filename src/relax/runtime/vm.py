@@ -22,7 +22,7 @@ from .allocator import Allocator, MemoryStats
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
-from .compiled import given_results
+from .compiled import give_back, given_results
 from .configuration import devices_of, memory_policy
 from .debug_info import names_of_call
 from .decode import (
@@ -295,7 +295,11 @@ class VirtualMachine:
         return self._allocator.stats()
 
     def release_memory(self) -> int:
-        """Give back the memory kept for the next calls; its bytes."""
+        """Give back the memory kept for the next calls; the bytes of this machine's storages.
+
+        So goes the memory of results that died, which all machines of the process keep together and nobody counts.
+        """
+        give_back()
         return self._allocator.release()
 
     # ------------------------------------------------------------------------------- measuring

@@ -26,7 +26,20 @@ memory:
   %last = icmp ne i32 %weak, 0
   br i1 %last, label %give, label %done
 give:
+  %ndim_at = getelementptr i8, ptr %object, i64 40
+  %ndim = load i32, ptr %ndim_at
+  %n = sext i32 %ndim to i64
+  %dims_bytes = shl i64 %n, 4
+  %in_head = add i64 %dims_bytes, <CAPACITY>
+  %capacity_at = getelementptr i8, ptr %object, i64 %in_head
+  %capacity = load i64, ptr %capacity_at
+  %small = icmp eq i64 %capacity, 0
+  br i1 %small, label %back, label %put
+back:
   call void @free(ptr %object)
+  br label %done
+put:
+  call void @<P>kept_put(ptr %object, i64 %capacity)
   br label %done
 done:
   ret void
@@ -112,7 +125,9 @@ done:
 define hidden ptr @<P>tensor(i64 %device_value, i32 %dtype, i32 %ndim, ptr %dims, ptr %data, i64 %room) nounwind {
 entry:
   ; a tensor object; its data are `data`, or `room` fresh bytes if that is null, at a multiple of 64.
-  ; malloc, since aligned_alloc of the C library is far slower: it splits larger memory and puts the pieces back
+  ; malloc, since aligned_alloc of the C library is far slower: it splits larger memory and puts the pieces back.
+  ; behind the strides and a storage's pointer, the bytes of memory that is kept for others once it is free, or 0
+  %capacity = alloca i64, align 8
   %n = sext i32 %ndim to i64
   %dims_bytes = shl i64 %n, 4
   %head = add i64 %dims_bytes, <HEAD>
@@ -121,16 +136,24 @@ entry:
   %room_some = call i64 @llvm.umax.i64(i64 %room_up, i64 127)
   %behind = select i1 %own, i64 %room_some, i64 0
   %total = add i64 %head, %behind
-  %object = call ptr @malloc(i64 %total)
+  store i64 0, ptr %capacity
+  %large = icmp uge i64 %total, <LEAST_KEPT>
+  br i1 %large, label %take, label %plain
+take:
+  %taken = call ptr @<P>kept_take(i64 %total, ptr %capacity)
+  br label %made
+plain:
+  %fresh_object = call ptr @malloc(i64 %total)
+  br label %made
+made:
+  %object = phi ptr [ %taken, %take ], [ %fresh_object, %plain ]
   %failed = icmp eq ptr %object, null
-  br i1 %failed, label %none, label %measure
-measure:
-  %large = icmp uge i64 %total, <LARGE_PAGE>
-  br i1 %large, label %advise, label %fill
-advise:
-  call void @<P>large_pages(ptr %object, i64 %total)
-  br label %fill
+  br i1 %failed, label %none, label %fill
 fill:
+  %in_head = add i64 %dims_bytes, <CAPACITY>
+  %capacity_at = getelementptr i8, ptr %object, i64 %in_head
+  %has = load i64, ptr %capacity
+  store i64 %has, ptr %capacity_at
   call void @<P>header(ptr %object, i32 70, ptr @<P>free)
   %t = getelementptr i8, ptr %object, i64 <HEADER>
   %head_up = add i64 %head, 63

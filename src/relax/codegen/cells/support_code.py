@@ -9,8 +9,8 @@ The code is one object, which a process loads once and keeps, since tensors made
 `relax.runtime.native`. The number in the prefix changes with the meaning of a function.
 
     object of a tensor   header of tvm-ffi (24 bytes), DLTensor (48), the object whose memory it views, or null (8),
-                         sizes, strides; of a storage, the tensor of the pool that it is (8); then, at a multiple of 64,
-                         its elements
+                         sizes, strides; of a storage, the tensor of the pool that it is (8); the bytes of the object,
+                         if its memory is kept for others (`kept`), or 0 (8); then, at a multiple of 64, its elements
     object of a shape    header, pointer to the sizes, their number; the sizes
     table                number of references, number of cells and `TABLE_MARK`; the cells. Functions hold references
 """
@@ -27,6 +27,7 @@ from ...runtime.tensor import LARGE_PAGE
 from ..builder import ModuleBuilder
 from ..layouts import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
 from ..support import MADV_HUGEPAGE
+from .kept import KEPT, LEAST_KEPT
 from .makers import MAKERS
 from .matching import CHECKS, checks_text
 from .objects import OBJECTS
@@ -93,6 +94,8 @@ def cells_text() -> str:
     module.declare("strlen", "i64", "ptr")
     module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.smax.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.ctlz.i64", "i64", "i64", "i1")
     module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     module.intrinsic("llvm.ptrmask.p0.i64", "ptr", "ptr", "i64")
     module.intrinsic("llvm.memset.p0.i64", "void", "ptr", "i8", "i64", "i1")
@@ -105,7 +108,9 @@ def cells_text() -> str:
         "OWNER": str(_OWNER),
         "DIMS": str(_DIMS),
         "SECOND_OWNER": str(_DIMS + 16),
-        "HEAD": str(_DIMS + 8),
+        "HEAD": str(_DIMS + 16),
+        "CAPACITY": str(_DIMS + 8),
+        "LEAST_KEPT": str(LEAST_KEPT),
         "LIMIT": str(DIMENSION_LIMIT),
         "MOST": str(_MOST_BYTES),
         "MARK": str(TABLE_MARK),
@@ -120,7 +125,16 @@ def cells_text() -> str:
         "NO_MEMORY": module.string("out of memory: cannot make the table of a program"),
         "NO_SHAPE": module.string("out of memory: cannot make a shape"),
     }
-    for text in (VALUES, QUESTIONS, checks_text(module, raises=False), OBJECTS, OVERLAPS, MAKERS, TABLES):
+    for text in (
+        VALUES,
+        QUESTIONS,
+        checks_text(module, raises=False),
+        KEPT,
+        OBJECTS,
+        OVERLAPS,
+        MAKERS,
+        TABLES,
+    ):
         for name, value in values.items():
             text = text.replace(f"<{name}>", value)
         module.add_text(text.strip())
