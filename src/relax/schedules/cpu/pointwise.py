@@ -127,7 +127,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     left = {id(var) for var in free_vars(merged)}
     if any(id(axis.var) in left for axis in axes):
         return None
-    merged, tables = _with_tables(
+    merged, tables = with_tables(
         merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch))
     )
     data = windows.data
@@ -140,7 +140,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     )  # fmt: skip
 
 
-def _with_tables(
+def with_tables(
     store: BufferStore, channel: IterVar, varying: Sequence[Var]
 ) -> tuple[BufferStore, tuple[Table, ...]]:
     """The store with loads from tables for what is computed of an output channel alone, and the tables."""
@@ -207,4 +207,4 @@ class _Summed(StmtExprMutator):
         return self.total if node.buffer is self.buffer else self.visit_children(node)
 
 
-__all__ = ["Pointwise", "finished", "is_total", "pixels_of", "writer_for"]
+__all__ = ["Pointwise", "finished", "is_total", "pixels_of", "with_tables", "writer_for"]
