@@ -127,9 +127,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     left = {id(var) for var in free_vars(merged)}
     if any(id(axis.var) in left for axis in axes):
         return None
-    merged, tables = with_tables(
-        merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch))
-    )
+    merged, tables = with_tables(merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch)))
     data = windows.data
     leading = data.shape[: data.ndim - len(axes)]
     source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
