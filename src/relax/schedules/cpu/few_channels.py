@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from ...prim import And, IntImm, PrimExpr, Select, Var, const, simplify
+from ...prim import And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -165,7 +165,10 @@ class _Writer:
         self.ring = (self.inputs, self.rows.taps, phases, self.copied * self.lanes)
 
     def _set_panels(self, wide: int) -> None:
-        """Divide lines in panels of two neighbouring numbers of vectors, the wider ones first."""
+        """Divide lines in panels of two neighbouring numbers of vectors, the wider ones first.
+
+        Sets the vectors of a wide panel, the number of panels, and how many of them are wide.
+        """
         named = self.sizes.named
         vectors = named("vectors", ceildiv(self.columns.size, self.lanes))
         if isinstance(vectors, IntImm):
@@ -177,7 +180,6 @@ class _Writer:
             self.wide = wide
             self.panels = named("panels", ceildiv(vectors, wide))
             self.wider = named("wider", maximum(vectors - self.panels * (wide - 1), int64(0)))
-        """The vectors of a wide panel, the number of panels, and of those that are wide."""
 
     def _set_lines(self, cores: int) -> None:
         """Divide images in chunks of lines, as many as the cores need."""
@@ -311,7 +313,7 @@ class _Item:
                     "co", simplify(minimum(jo * writer.height, int64(writer.outputs - writer.height))),
                     lambda co: self._tile(jo, co, y, vectors, width))))  # fmt: skip
 
-        if writer.wide == 1 or writer.wider is writer.panels:
+        if writer.wide == 1 or is_const(simplify(writer.panels - writer.wider), 0):
             return tiles(writer.wide)
         return IfThenElse(self.panel < writer.wider, tiles(writer.wide), tiles(writer.wide - 1))
 
