@@ -12,6 +12,7 @@ from .convolution import Convolution
 from .depthwise import Depthwise
 from .dot_convolutions import DotConvolution
 from .dot_products import DotProduct
+from .few_channels import FewChannels
 from .nests import Nests
 from .pointwise import Pointwise
 from .pooling import Pooling
@@ -33,6 +34,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Depthwise(),
     WordPixels(),
     Winograd(),
+    FewChannels(),
     DotConvolution(),
     Pointwise(),
     Blocked(),
@@ -52,6 +54,7 @@ __all__ = [
     "Depthwise",
     "DotConvolution",
     "DotProduct",
+    "FewChannels",
     "Nests",
     "Pointwise",
     "Pooling",

@@ -9,7 +9,8 @@
                                                                     S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
                                                         C[n, co, h, w :] = S, transposed
 
-Images of few channels, as those of a first layer, are copied as they are. Their sums stay in registers for all of them.
+Images of few channels that `few_channels` leaves, as those of long strides, are copied as they are. Their sums stay in
+registers for all of them.
 
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12

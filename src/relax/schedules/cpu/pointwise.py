@@ -6,8 +6,8 @@
 
 Images of known and unknown size, in one to three dimensions, any batch; what is computed of each element behind the
 convolution (bias, addition, activation) becomes part of the store; values that an output channel alone decides, such as
-the scale of a normalisation, are computed once. With a stride, the pixels that are used are gathered
-as they are copied. `pointwise_tiles` has the loops in their two forms: vectors along pixels, or along output channels,
+the scale of a normalisation, are computed once. With a stride, the pixels that are used are copied first
+(`strided_pixels`). `pointwise_tiles` has the loops in their two forms: vectors along pixels, or along output channels,
 which serves images whose pixels do not fill vectors (7 × 7), and needs weights that are known when a program is built;
 `along_pixels` and `along_channels` write them.
 Such weights are packed for the tiles; others are read where they are.
@@ -37,6 +37,8 @@ from .along_channels import AlongChannels
 from .along_pixels import AlongPixels
 from .packed_panels import users_of
 from .pixels import Pixels, Table, WeightBlocks
+from .strided_pixels import with_neighbours
+from .tiling import tile_for
 from .windows import Kernel, rewritten_kernels
 from .words import Words
 
@@ -60,7 +62,10 @@ class Pointwise(ScheduleRule):
 
         def rewrite(kernel: Kernel) -> Stmt | None:
             pixels = pixels_of(kernel)
-            return None if pixels is None else AlongPixels(pixels, target).loops(None)
+            if pixels is None:
+                return None
+            lanes = tile_for(target, pixels.total.dtype.bits).lanes
+            return with_neighbours(pixels, lanes, lambda pixels: AlongPixels(pixels, target).loops(None))
 
         return rewritten_kernels(func, rewrite)
 
@@ -80,11 +85,15 @@ class Pointwise(ScheduleRule):
             pixels = pixels_of(kernel)
             if pixels is None:
                 return None
-            writer = writer_for(pixels, target)
-            packings[position] = packing = writer.packing()
-            packed = decl_buffer(packing.shape, str(weights.dtype), f"{weights.name}_packed")
-            buffers[func.params[position]] = packed
-            return writer.loops(packed)
+
+            def loops(pixels: Pixels) -> Stmt:
+                writer = writer_for(pixels, target)
+                packings[position] = packing = writer.packing()
+                packed = decl_buffer(packing.shape, str(weights.dtype), f"{weights.name}_packed")
+                buffers[func.params[position]] = packed
+                return writer.loops(packed)
+
+            return with_neighbours(pixels, tile_for(target, pixels.total.dtype.bits).lanes, loops)
 
         arranged = rewritten_kernels(func, rewrite)
         return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
@@ -127,9 +136,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     left = {id(var) for var in free_vars(merged)}
     if any(id(axis.var) in left for axis in axes):
         return None
-    merged, tables = _with_tables(
-        merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch))
-    )
+    merged, tables = with_tables(merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch)))
     data = windows.data
     leading = data.shape[: data.ndim - len(axes)]
     source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
@@ -140,7 +147,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     )  # fmt: skip
 
 
-def _with_tables(
+def with_tables(
     store: BufferStore, channel: IterVar, varying: Sequence[Var]
 ) -> tuple[BufferStore, tuple[Table, ...]]:
     """The store with loads from tables for what is computed of an output channel alone, and the tables."""
@@ -207,4 +214,4 @@ class _Summed(StmtExprMutator):
         return self.total if node.buffer is self.buffer else self.visit_children(node)
 
 
-__all__ = ["Pointwise", "finished", "is_total", "pixels_of", "writer_for"]
+__all__ = ["Pointwise", "finished", "is_total", "pixels_of", "with_tables", "writer_for"]

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...prim import EQ, LT, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
 from ..build import (
@@ -237,7 +238,10 @@ class RowLoops:
             minimum(self.band, end - line), int64(0))), lambda lines: with_lines(line, lines)))  # fmt: skip
 
     def _copied(self, band: _Band, panel: Buffer) -> Stmt:
-        """Copy the new lines of the data, with zeros behind each."""
+        """Copy the new lines of the data, with zeros behind each, and ask for the one behind each.
+
+        Processors do not foresee the short runs of memory that a line has in many channels.
+        """
 
         def line(i: Var) -> Stmt:
             place = i * (self.inputs * self.panel_width)
@@ -252,7 +256,9 @@ class RowLoops:
 
         def vector(part: Buffer, k: Var, v: Var) -> Stmt:
             mask = LT(ramp(v * lanes, lanes), spread(self.extents[1], lanes))
-            return vector_store(part, (k, 0), vector_load(data, (*image, k, y, v * lanes), lanes, mask))
+            ahead = Evaluate(prefetch(BufferLoad(data, (*image, k, simplify(y + 1), simplify(v * lanes)))))
+            copied = vector_store(part, (k, 0), vector_load(data, (*image, k, y, v * lanes), lanes, mask))
+            return block([ahead, copied])
 
         return loop("v", vectors, lambda v: part_of(
             panel, place + v * lanes, (self.inputs, lanes), (self.panel_width, 1),
