@@ -100,7 +100,12 @@ class Quantize(Quantization):
         """On machines that multiply and add at once: products with the reciprocal of a known scale."""
         data, scale, zero = call.args
         info = known_struct_info(data)
-        if not target.is_resolved or not target.has_fma or not isinstance(info, TensorStructInfo) or info.dtype != "float32":
+        if (
+            not target.is_resolved
+            or not target.has_fma
+            or not isinstance(info, TensorStructInfo)
+            or info.dtype != "float32"
+        ):
             return None
         if not isinstance(scale, Constant) or not isinstance(zero, Constant):
             return None
