@@ -11,7 +11,7 @@ changes. Infinities stay infinities, and NaN stays NaN.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,8 @@ def fused(x: Floats, factor: np.float32, addend: Floats) -> Floats:
         total: NDArray[np.float64] = product + other
         part = total - product
         error = (product - (total - part)) + (other - part)
-        is_even: Any = total.view(np.int64) % 2 == 0
+        bits: NDArray[np.int64] = cast("Any", total).view(np.int64)
+        is_even: NDArray[np.bool_] = bits % 2 == 0
         moved = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
         inexact = np.isfinite(total) & np.isfinite(error) & (error != 0)
         return np.where(inexact & is_even, moved, total).astype(np.float32)
@@ -52,7 +53,7 @@ def by_reciprocal(x: Floats, pair: Floats) -> Floats:
 
 
 def reciprocal(scale: np.float32, zero: int, dtype: DataType) -> Floats | None:
-    """The pair of a scale, if quotients by it, rounded and with the zero point added, are the same numbers of a dtype."""
+    """The pair of a scale; None unless rounded quotients, with the zero point added, are proved to be the same."""
     if dtype.bits > MOST_BITS or not LEAST <= scale <= 1 / LEAST:
         return None
     inverse = 1 / np.float64(scale)
@@ -60,7 +61,11 @@ def reciprocal(scale: np.float32, zero: int, dtype: DataType) -> Floats | None:
     if high >= inverse:
         high = np.nextafter(high, np.float32(0))
     pair = np.array([high, inverse - np.float64(high)], np.float32)
-    return pair if _agree(scale, pair, dtype.min_value - zero - 1, dtype.max_value - zero + 1) else None
+    return (
+        pair
+        if _agree(scale, pair, int(dtype.min_value) - zero - 1, int(dtype.max_value) - zero + 1)
+        else None
+    )
 
 
 def _agree(scale: np.float32, pair: Floats, first: int, last: int) -> bool:
