@@ -47,7 +47,7 @@ def quantize(
 
 
 WHOLE: Final = 1.5 * 2.0**23
-"""What a small float is rounded to an integer by when it is added: its last digits are those of the integer."""
+"""The number whose sum with a small float is rounded to an integer: the last bits are those of the integer."""
 
 
 def quantize_by_reciprocal(
