@@ -290,6 +290,28 @@ def test_bounds_that_the_body_changes_are_read_once(n, start):
     check(f, a, np.zeros(40, "int32"))
 
 
+def test_bits_and_names_are_of_vectors():
+    """A name for a value is one of a vector, which a choice uses twice; its bits are lanes of as many bits."""
+
+    @T.prim_func
+    def f(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
+        for i in T.vectorized(16):
+            if i < 13:
+                B[i] = T.Cast("float32", T.reinterpret("int32", A[i]))
+                with T.LetStmt(A[i] * T.float32(2)) as x:
+                    B[i] = B[i] + T.Select(x > T.float32(0), x, A[i + 16])
+
+    check(f, data(40), np.zeros(40, "float32"))
+
+    x = tir.Var("x", "float32")
+    load = f.buffer_map[f.params[0]]
+    i = tir.Var("i", "int32")
+    choice = tir.Let(x, load[i] * load[i], tir.Select(x > 1.0, x, tir.const(1.0, "float32")))
+    store = tir.BufferStore(f.buffer_map[f.params[1]], choice, (i,))
+    lowered = check(f.replace(body=tir.For(i, 0, 16, "vectorized", store)), data(40), np.zeros(40, "float32"))
+    assert lowered.script().count("A[T.Ramp(0, 1, 16)] * A[T.Ramp(0, 1, 16)]") == 1
+
+
 def serial_bodies():
     @T.prim_func
     def one_place(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
@@ -407,8 +429,17 @@ class Random:
         if depth == 0:
             return self.pick(*leaves)
         x, y = (lambda: self.value(depth - 1) for _ in range(2))
+
+        def named():
+            var, value = tir.Var("v", "float32"), x()
+            self.lets.append(var)
+            body = y()
+            self.lets.pop()
+            return tir.Let(var, value, body)
+
         return self.pick(
-            *leaves, lambda: x() + y(), lambda: x() * y(), lambda: tir.max(x(), y()),
+            *leaves, lambda: x() + y(), lambda: x() * y(), lambda: tir.max(x(), y()), named,
+            lambda: tir.reinterpret("float32", tir.reinterpret("int32", x()) + 1),
             lambda: tir.Select(self.condition(depth - 1), x(), y()),
             lambda: tir.if_then_else(self.condition(depth - 1), x(), y()),
             lambda: (60 // self.index()).astype("float32"),

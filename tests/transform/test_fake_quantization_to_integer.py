@@ -116,6 +116,46 @@ def test_what_is_moved_between(check):
     assert FakeQuantizationToInteger()(after) is after
 
 
+def table(mode: str) -> str:
+    """Rows of a quantised table, as floats."""
+    return f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(i: R.Tensor(("n", 2), "int64")):
+        with R.dataflow():
+            x = R.dequantize(R.const([[3, 200], [1, 27], [255, 0]], "uint8"), R.const(0.3), R.const(7, "uint8"))
+            gv = R.take(x, i, axis=0, mode="{mode}")
+            R.output(gv)
+        return gv
+"""
+
+
+@pytest.mark.parametrize("mode", ["fast", "clip", "wrap"])
+def test_rows_of_a_table_are_taken_as_bytes(mode):
+    before = from_source(table(mode))
+    after = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(before))
+    lines = after.script().splitlines()
+    taken, dequantized = (
+        next(n for n, line in enumerate(lines) if f"R.{op}(" in line) for op in ("take", "dequantize")
+    )
+    assert taken < dequantized
+    machines = [relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu()) for mod in (after, before)]
+    expected = ((np.array([[3, 200], [1, 27], [255, 0]]) - 7).astype("float32") * np.float32(0.3)).astype(
+        "float32"
+    )
+    for n in (0, 1, 5):
+        indices = np.arange(2 * n).reshape(n, 2) % 3
+        for machine in machines:
+            actual = machine["main"](relax.nd.array(indices)).numpy()
+            np.testing.assert_array_equal(actual, expected[indices])
+
+
+def test_rows_that_may_be_nan_are_taken_as_floats():
+    before = from_source(table("nan"))
+    assert FakeQuantizationToInteger()(before) is before
+
+
 PRODUCT = """
 @I.ir_module
 class Module:

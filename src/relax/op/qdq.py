@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import topi
-from ..ir import DataType, StructInfo
+from .. import te, topi
+from ..expr import Call, Constant, const
+from ..ir import DataType, RelaxExpr, StructInfo
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
+from ..target import Target
 from .base import Gradients, Term
 from .dims import like, require_same_dim
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, Permuted, has_rank, moved_axis
+from .known import known_struct_info
 from .operator import Array, Operator, operator
+from .reciprocals import reciprocal
 from .unary import Astype
 
 
@@ -91,6 +95,35 @@ class Quantize(Quantization):
         return like(data, self.out_dtype)
 
     compute = topi.quantize
+
+    def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
+        """On machines that multiply and add at once: products with the reciprocal of a known scale."""
+        data, scale, zero = call.args
+        info = known_struct_info(data)
+        if (
+            not target.is_resolved
+            or not target.has_fma
+            or not isinstance(info, TensorStructInfo)
+            or info.dtype != "float32"
+        ):
+            return None
+        if not isinstance(scale, Constant) or not isinstance(zero, Constant):
+            return None
+        if scale.data.dtype != "float32" or scale.data.shape or zero.data.shape:
+            return None
+        point = zero.data.numpy()
+        if point.dtype.kind not in "iu" or point.dtype.itemsize > 2 or self.out_dtype.bits > 8:
+            return None
+        pair = reciprocal(np.float32(scale.data.numpy().item()), int(point.item()), self.out_dtype)
+        if pair is None:
+            return None
+
+        def formula(*operands: te.Tensor) -> te.Tensor:
+            return topi.qdq.quantize_by_reciprocal(*operands, out_dtype=str(self.out_dtype))
+
+        limits = [limit - int(point.item()) for limit in (self.out_dtype.min_value, self.out_dtype.max_value)]
+        parts = [const(np.array(number, np.float32)) for number in (*pair, *limits)]
+        return builder.call_te(formula, data, *parts, zero, primfunc_name_hint=self.kernel_name())
 
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype

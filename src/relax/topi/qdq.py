@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from .. import te
 from ..ir import DataType
-from ..prim import PrimExpr, const, intrin, is_const
+from ..prim import Let, PrimExpr, Select, Var, const, intrin, is_const
 from ..prim import cast as cast_expr
+from ..prim.instructions import fma
 from .util import normalize_axis
 
 
@@ -45,6 +46,42 @@ def quantize(
     return te.compute(data.shape, element, "quantized", tag="elemwise")
 
 
+WHOLE: Final = 1.5 * 2.0**23
+"""The number whose sum with a small float is rounded to an integer: the last bits are those of the integer."""
+
+
+def quantize_by_reciprocal(
+    data: te.Tensor,
+    high: te.Tensor,
+    low: te.Tensor,
+    least: te.Tensor,
+    most: te.Tensor,
+    zero_point: te.Tensor,
+    out_dtype: str = "int8",
+) -> te.Tensor:
+    """`quantize` of float32 by a known scale as an integer of 8 bits.
+
+    `high` and `low`, whose sum is about the scale's reciprocal, multiply the data; `least` and `most` are the limits of
+    the dtype without the zero point. Between them, rounding is an addition, and the integer is in the last bits.
+    """
+    target, wide = DataType(out_dtype), DataType("int32")
+
+    def limited(quotient: Var) -> PrimExpr:
+        above = Var("above", "float32")
+        below = Select(above < most(), above, most())
+        return Let(above, Select(quotient > least(), quotient, least()), below)  # the least for NaN too
+
+    def element(*i: Any) -> PrimExpr:
+        value, quotient = Var("value", "float32"), Var("quotient", "float32")
+        whole = intrin.reinterpret("int32", limited(quotient) + const(WHOLE, "float32"))
+        result = cast_expr(target, whole + cast_expr(wide, zero_point()))
+        if not target.is_uint:
+            result = Select(intrin.isnan(quotient), const(0, target), result)
+        return Let(value, data(*i), Let(quotient, fma(value, high(), value * low()), result))
+
+    return te.compute(data.shape, element, "quantized", tag="elemwise")
+
+
 def dequantize(
     data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int = -1, out_dtype: str = "float32"
 ) -> te.Tensor:
@@ -63,4 +100,4 @@ def dequantize(
     return te.compute(data.shape, element, "dequantized", tag="elemwise")
 
 
-__all__ = ["dequantize", "quantize"]
+__all__ = ["dequantize", "quantize", "quantize_by_reciprocal"]

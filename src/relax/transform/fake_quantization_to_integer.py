@@ -16,7 +16,8 @@ A sum of integers is exact, so the result is rounded three times (the sum as a f
 product) where a sum of floats is rounded for each term: it is within 2⁻²² of the exact one, relatively. A number
 that is quantised afterwards may be another one where the exact value is about half way between two.
 
-Reshapes and transpositions between `dequantize` and the product are done to the integers.
+Reshapes and transpositions between `dequantize` and the product are done to the integers. So are `take`s, whatever is
+behind them: of a quantised table of embeddings only the rows that are used become floats.
 
 Declines: weights that are not constants, or do not fit int8 without their zero point; a scale or zero point of the
 data that is not one known number, or a zero point that their dtype does not hold; depthwise convolutions, where vectors
@@ -41,6 +42,7 @@ from ..op.linear_algebra import Matmul
 from ..op.nn.convolution import Convolution
 from ..op.nn.padding import Pad
 from ..op.qdq import Dequantize
+from ..op.selection import Take
 from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
 from ..op.unary import Astype
 from ..rewrite import bindings_in
@@ -50,7 +52,7 @@ from .decorators import function_pass
 BYTES = ("int8", "uint8")
 FEW = 32
 """Depthwise convolutions add up few products, each of another channel: floats are as fast there as bytes."""
-MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze)
+MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze, Take)
 """Operators that give the elements of their first operand in another shape."""
 
 
@@ -94,7 +96,7 @@ class _Integers(KnownValues):
     def moved(self, call: Call) -> RelaxExpr:
         """The integers of a `dequantize` moved, and then dequantised."""
         operator = operator_of(call)
-        if not isinstance(operator, MOVES):
+        if not isinstance(operator, MOVES) or (isinstance(operator, Take) and operator.mode == "nan"):
             return call
         inner = self.value(call.args[0])
         dequantize = operator_of(inner) if isinstance(inner, Call) else None

@@ -83,3 +83,29 @@ def test_convolutions_with_known_weights_read_bytes(agrees):
       y = ConvInteger <pads = [1, 1, 1, 1]> (x, w, p)
       z = ConvInteger <auto_pad = "SAME_UPPER"> (x, w) }"""
     agrees(text, *(small("uint8", n, 1, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3))))
+
+
+def test_depthwise_convolutions_of_bytes_are_added_up_in_float32(agrees, imported):
+    """Of few products float32 has every sum: those of the largest bytes too."""
+    text = """
+    agraph (uint8[N, 2, H, W] x) => (int32[N, 4, H, W] y, int32[N, 4, P, Q] z)
+    <int8[4, 1, 3, 3] w = {1, -2, 3, 4, -5, 6, 7, 8, 9, -128, 127, 3, 4, 5, 6, 7, 8, 9, -128, -128, -128, -128, -128,
+     -128, -128, -128, -128, 127, 127, 127, 127, 127, 127, 127, 127, 127}, uint8 p = {120}, uint8 o = {0}> {
+      y = ConvInteger <pads = [1, 1, 1, 1], group = 2> (x, w, p)
+      z = ConvInteger <strides = [2, 2], group = 2> (x, w, o) }"""
+    extreme = np.full((1, 2, 4, 5), 255, "uint8")
+    agrees(text, *(small("uint8", n, 2, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3), (0, 3, 3))), extreme)
+    script = imported(text).script()
+    assert script.count('R.astype(x, dtype="float32")') == 2
+    assert 'out_dtype="int32"' not in script
+
+
+def test_other_grouped_convolutions_of_bytes_stay_integers(agrees, imported):
+    """Groups of many channels add up more products than float32 has the sums of."""
+    numbers = ", ".join(str(int(n)) for n in rng.integers(-128, 128, 4 * 8 * 9))
+    text = f"""
+    agraph (uint8[N, 16, H, W] x) => (int32[N, 4, H, W] y)
+    <int8[4, 8, 3, 3] w = {{{numbers}}}, uint8 p = {{120}}> {{
+      y = ConvInteger <pads = [1, 1, 1, 1], group = 2> (x, w, p) }}"""
+    agrees(text, small("uint8", 1, 16, 3, 4), small("uint8", 2, 16, 1, 1))
+    assert 'out_dtype="int32"' in imported(text).script()

@@ -465,11 +465,24 @@ class _Vectorizer:
             return self.choice(*expr.args)
         if not is_pure(expr) or expr.intrinsic in _SCALAR_ONLY:
             raise _NoVectorFormError(f"{_called(expr)} has no vector form")
+        if expr.intrinsic == "reinterpret" and not _keeps_lanes(expr):
+            raise _NoVectorFormError(f"{_called(expr)} has no vector form")
         args = [self.widen(self.expr(arg), self.lanes) for arg in expr.args]
         return Call(expr.dtype.with_lanes(self.lanes), expr.op, tuple(args), span=expr.span)
 
     def bound(self, expr: Let) -> PrimExpr:
-        return self.expr(substitute(expr.body, {expr.var: expr.value}))
+        """A name for the vector of the values; what is the same in all iterations stands in the place of its name."""
+        value = self.expr(expr.value)
+        if value.dtype.lanes == 1 or isinstance(value, Ramp):
+            return self.expr(substitute(expr.body, {expr.var: expr.value}))
+        self.lets[expr.var] = wide = Var(expr.var.name, value.dtype)
+        self.done.clear()
+        try:
+            body = self.expr(expr.body)
+        finally:
+            del self.lets[expr.var]
+            self.done.clear()
+        return Let(wide, value, body) if body.dtype.lanes > 1 else body
 
 
 _RULES: dict[type[PrimExpr], Callable[[_Vectorizer, PrimExpr], PrimExpr]] = {
@@ -481,14 +494,19 @@ _RULES: dict[type[PrimExpr], Callable[[_Vectorizer, PrimExpr], PrimExpr]] = {
     Let: lambda v, e: v.bound(cast(Let, e)),
 }
 
-_SCALAR_ONLY = frozenset(
-    {"call_pure_extern", "reinterpret", "address_of", "tvm_access_ptr", "type_annotation"}
-)
+_SCALAR_ONLY = frozenset({"call_pure_extern", "address_of", "tvm_access_ptr", "type_annotation"})
 _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
 
 
 def _called(call: Call) -> str:
     return call.op.name_hint if isinstance(call.op, GlobalVar) else call.op.name
+
+
+def _keeps_lanes(call: Call) -> bool:
+    """True for the bits of a number as a number of as many bits, both of whole bytes: lanes stay lanes."""
+    source, target = call.args[0].dtype, call.dtype
+    known = not (source.is_handle or target.is_handle or source.is_padded or target.is_padded)
+    return known and source.lanes == target.lanes == 1 and source.bits == target.bits
 
 
 def _is_nonzero(expr: PrimExpr) -> bool:

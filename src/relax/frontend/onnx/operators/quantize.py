@@ -18,6 +18,9 @@ from ..registry import converter
 from ..values import Ints, Tensor
 from .nn import CONVOLUTIONS, conv, conv_windows
 
+FEW = 32
+"""The products of a depthwise convolution of which float32 has every sum: of 32 it needs 20 digits."""
+
 
 def _axis(g: Emitter, x: Tensor, scale: Tensor, axis: int) -> int:
     """The axis that a scale belongs to; 0, which nothing reads, for a scale that is one number."""
@@ -151,6 +154,11 @@ class _Weights:
 
     numbers: NDArray[np.int8]
 
+    @property
+    def terms(self) -> int:
+        """The number of products that are added up for one number of a convolution's result."""
+        return self.numbers[0].size
+
     def sums(self, axis: int | tuple[int, ...]) -> NDArray[np.int32]:
         """The sums along some axes, which stay as dimensions of 1."""
         return self.numbers.sum(axis=axis, keepdims=True, dtype=np.int64).astype(np.int32)
@@ -215,6 +223,15 @@ def conv_integer(
     weights = _narrow_weights(g, w, w_zero_point, 0)
     point = _number_of(g, x_zero_point)
     if weights is not None and point is not None and _is_bytes(g, x):
+        if group > 1 and weights.terms < FEW:
+            # float32 has all sums of so few products of bytes, and vectors of floats are faster where few are added up
+            centred = g.emit(op.subtract(op.astype(x, "float32"), g.const(point, "float32")) if point
+                             else op.astype(x, "float32"))  # fmt: skip
+            total = conv(
+                g, centred, g.const(weights.numbers.astype(np.float32)), auto_pad=auto_pad, dilations=dilations,
+                group=group, kernel_shape=kernel_shape, pads=pads, strides=strides,
+            )  # fmt: skip
+            return op.astype(g.emit(total), "int32")
         # Of data that are padded with their zero point x, the sums are x (sum of a channel's weights) too large.
         weight = g.const(weights.numbers)
         data, padding, attributes = conv_windows(
