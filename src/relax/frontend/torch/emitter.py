@@ -129,7 +129,17 @@ class Emitter:
             args = tuple(self.emit(arg) for arg in expr.args)
             expr = expr.replace(args=args)
         leaf = expr if is_leaf(expr) else self.builder.emit(self._placed(expr), self.node.name)
-        return self._sized(leaf, value)
+        return self._named(self._sized(leaf, value), value)
+
+    def _named(self, leaf: RelaxExpr, value: Any) -> RelaxExpr:
+        """The result, whose dimensions are from now on those of the symbols that torch has made for them."""
+        info, sizes = known_struct_info(leaf), getattr(value, "shape", ())
+        if isinstance(info, TensorStructInfo) and info.dims is not None and len(sizes) == info.ndim:
+            for dim, size in zip(info.dims, sizes, strict=True):
+                name = None if isinstance(size, int) else symbol_name(size.node.expr)
+                if name is not None:
+                    self.symbols.setdefault(name, dim)
+        return leaf
 
     def _placed(self, expr: RelaxExpr) -> RelaxExpr:
         if expr.span is None and isinstance(expr, (Call, TupleGetItem, If)):

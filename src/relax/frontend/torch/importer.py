@@ -49,6 +49,9 @@ _IGNORED = (
 )
 """Operators that check what torch has assumed, and compute nothing."""
 
+_READS = ("aten.item.default", "aten._local_scalar_dense.default")
+"""Operators that read a number of the program's shapes from a tensor."""
+
 
 def from_exported_program(
     exported_program: Any,
@@ -309,7 +312,7 @@ class _Importer:
             return whole[index] if isinstance(whole, (list, tuple)) else self._item(cast(Any, whole), index)
         value = node.meta.get("val")
         convert = registry.find(target)
-        if _is_scalar(value) and target != "aten._local_scalar_dense.default":
+        if _is_scalar(value) and target not in _READS:
             return number(self.emitter.scalar(value))
         if convert is None:
             raise DiagnosticError(_unsupported(target, [node]))

@@ -5,6 +5,7 @@ Symbols are shape variables. Nothing is imported from sympy: a node is known by 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -77,6 +78,30 @@ def _fold(function: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., P
     return folded
 
 
+def _floor_divided(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return a // b
+
+
+def _remainder(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return a % b
+
+
+def _ceil_divided(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return (a + b - 1) // b
+
+
+def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return _float(a) / _float(b)
+
+
+def _equal(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return a.equal(b)
+
+
+def _same(x: PrimExpr) -> PrimExpr:
+    return x
+
+
 def _power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
     if not isinstance(exponent, IntImm) or not 0 <= exponent.value <= 8:
         raise UnknownFunction("a power that is not a small whole number")
@@ -87,41 +112,37 @@ def _integer(round_: Callable[[PrimExpr], PrimExpr]) -> Callable[[PrimExpr], Pri
     return lambda x: cast("int64", round_(x)) if x.dtype.is_float else x
 
 
-def _compared(function: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[..., PrimExpr]:
-    return lambda a, b: function(*_matched(a, b))
-
-
 def _modular(base: PrimExpr, divisor: PrimExpr, modulus: PrimExpr) -> PrimExpr:
     return (base // divisor) % modulus
 
 
 _FUNCTIONS: dict[str, Callable[..., PrimExpr]] = {
-    "Add": _fold(lambda a, b: a + b),
-    "Mul": _fold(lambda a, b: a * b),
+    "Add": _fold(operator.add),
+    "Mul": _fold(operator.mul),
     "Pow": _power,
     "PowByNatural": _power,
     "Max": _fold(intrin.max),
     "Min": _fold(intrin.min),
-    "FloorDiv": lambda a, b: a // b,
-    "CleanDiv": lambda a, b: a // b,
-    "CeilDiv": lambda a, b: (a + b - 1) // b,
+    "FloorDiv": _floor_divided,
+    "CleanDiv": _floor_divided,
+    "CeilDiv": _ceil_divided,
     "ModularIndexing": _modular,
-    "Mod": lambda a, b: a % b,
-    "PythonMod": lambda a, b: a % b,
-    "Identity": lambda x: x,
+    "Mod": _remainder,
+    "PythonMod": _remainder,
+    "Identity": _same,
     "Where": Select,
     "ToFloat": _float,
-    "FloatTrueDiv": lambda a, b: _float(a) / _float(b),
-    "IntTrueDiv": lambda a, b: _float(a) / _float(b),
+    "FloatTrueDiv": _quotient,
+    "IntTrueDiv": _quotient,
     "FloorToInt": _integer(intrin.floor),
     "CeilToInt": _integer(intrin.ceil),
     "TruncToInt": _integer(intrin.trunc),
-    "Equality": _compared(lambda a, b: a.equal(b)),
-    "Unequality": _compared(lambda a, b: a != b),
-    "StrictLessThan": _compared(lambda a, b: a < b),
-    "LessThan": _compared(lambda a, b: a <= b),
-    "StrictGreaterThan": _compared(lambda a, b: a > b),
-    "GreaterThan": _compared(lambda a, b: a >= b),
+    "Equality": _fold(_equal),
+    "Unequality": _fold(operator.ne),
+    "StrictLessThan": _fold(operator.lt),
+    "LessThan": _fold(operator.le),
+    "StrictGreaterThan": _fold(operator.gt),
+    "GreaterThan": _fold(operator.ge),
 }
 """Scalar expressions by the names of sympy's and torch's classes."""
 

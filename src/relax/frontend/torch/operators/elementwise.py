@@ -18,10 +18,12 @@ Unary = Callable[[RelaxExpr], RelaxExpr]
 # ------------------------------------------------------------------------------------- arithmetic
 
 
-def _arithmetic(function: Binary) -> Callable[..., RelaxExpr]:
+def _arithmetic(function: Binary, of_bools: Binary | None = None) -> Callable[..., RelaxExpr]:
     """An operator whose operands have the dtype of its result."""
 
     def convert(g: Emitter, a: Any, b: Any) -> RelaxExpr:
+        if g.out_dtype == "bool" and of_bools is not None:
+            return of_bools(g.tensor(a), g.tensor(b))
         return function(g.tensor(a, g.out_dtype), g.tensor(b, g.out_dtype))
 
     return convert
@@ -37,9 +39,6 @@ def _compared(function: Binary) -> Callable[..., RelaxExpr]:
 
 
 for _name, _function in {
-    "mul": op.multiply,
-    "maximum": op.maximum,
-    "minimum": op.minimum,
     "bitwise_and": op.bitwise_and,
     "bitwise_or": op.bitwise_or,
     "bitwise_xor": op.bitwise_xor,
@@ -48,9 +47,15 @@ for _name, _function in {
     "__and__": op.bitwise_and,
     "__or__": op.bitwise_or,
     "__xor__": op.bitwise_xor,
+    "__lshift__": op.left_shift,
+    "__rshift__": op.right_shift,
     "logaddexp": op.log_add_exp,
 }.items():
     register(f"aten.{_name}", _arithmetic(_function))
+
+register("aten.mul", _arithmetic(op.multiply, op.logical_and))
+register("aten.maximum", _arithmetic(op.maximum, op.logical_or))
+register("aten.minimum", _arithmetic(op.minimum, op.logical_and))
 
 for _name, _function in {
     "eq": op.equal,
@@ -250,8 +255,6 @@ for _name, _unary in {
     "atanh": op.atanh,
     "erf": op.erf,
     "sigmoid": op.sigmoid,
-    "sign": op.sign,
-    "sgn": op.sign,
     "floor": op.floor,
     "ceil": op.ceil,
     "trunc": op.trunc,
@@ -307,9 +310,22 @@ def log1p(g: Emitter, x: RelaxExpr) -> RelaxExpr:
 
 @converter("aten.expm1")
 def expm1(g: Emitter, x: RelaxExpr) -> RelaxExpr:
-    """2 · tanh(x/2) · e^x / (1 + tanh(x/2) …) written with sinh: 2 · e^(x/2) · sinh(x/2)."""
-    half = g.emit(op.multiply(g.tensor(x, g.out_dtype), g.const(0.5, g.out_dtype)))
-    return op.multiply(op.multiply(g.const(2, g.out_dtype), op.exp(half)), op.sinh(half))
+    """2 · e^(x/2) · sinh(x/2) near 0, where e^x - 1 would lose digits."""
+    value = g.tensor(x, g.out_dtype)
+    half = g.emit(op.multiply(value, g.const(0.5, g.out_dtype)))
+    near = op.multiply(op.multiply(g.const(2, g.out_dtype), op.exp(half)), op.sinh(half))
+    far = op.subtract(op.exp(value), g.const(1, g.out_dtype))
+    return op.where(op.less(op.abs(value), g.const(1, g.out_dtype)), near, far)
+
+
+@converter("aten.sign", "aten.sgn")
+def sign(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+    """The sign, which of NaN is 0."""
+    if g.dtype(x).is_bool:
+        return x
+    zero = g.const(0, g.out_dtype)
+    above, below = (op.astype(compare(x, zero), g.out_dtype) for compare in (op.greater, op.less))
+    return op.subtract(above, below)
 
 
 # ------------------------------------------------------------------------------------- activations

@@ -110,7 +110,7 @@ def diagonal(g: Emitter, x: RelaxExpr, offset: int = 0, dim1: int = 0, dim2: int
     return op.permute_dims(chosen, [*range(1, g.ndim(chosen)), 0])
 
 
-@converter("aten._local_scalar_dense")
+@converter("aten.item", "aten._local_scalar_dense")
 def item(g: Emitter, x: RelaxExpr) -> PrimExpr:
     """The number in a tensor as a size, which later nodes name by its symbol."""
     symbol = getattr(getattr(g.value, "node", None), "expr", None)

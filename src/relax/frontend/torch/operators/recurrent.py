@@ -92,7 +92,11 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> list[RelaxExpr]:
-    options = {"num_layers": num_layers, "bidirectional": bidirectional, "batch_first": batch_first}
+    options: dict[str, Any] = {
+        "num_layers": num_layers,
+        "bidirectional": bidirectional,
+        "batch_first": batch_first,
+    }
     return _layers(g, "lstm", op.nn.lstm, x, states, params, has_biases=has_biases, **options)
 
 
@@ -112,7 +116,11 @@ def gru(
     def run(*operands: Any, direction: str) -> Any:
         return op.nn.gru(*operands, direction=direction, linear_before_reset=True)
 
-    options = {"num_layers": num_layers, "bidirectional": bidirectional, "batch_first": batch_first}
+    options: dict[str, Any] = {
+        "num_layers": num_layers,
+        "bidirectional": bidirectional,
+        "batch_first": batch_first,
+    }
     return _layers(g, "gru", run, x, [state], params, has_biases=has_biases, **options)
 
 
@@ -133,7 +141,11 @@ def _rnn(activation: str) -> Callable[..., list[RelaxExpr]]:
             names = [activation] * (2 if bidirectional else 1)
             return op.nn.rnn(*operands, direction=direction, activations=names)
 
-        options = {"num_layers": num_layers, "bidirectional": bidirectional, "batch_first": batch_first}
+        options: dict[str, Any] = {
+            "num_layers": num_layers,
+            "bidirectional": bidirectional,
+            "batch_first": batch_first,
+        }
         return _layers(g, "rnn", run, x, [state], params, has_biases=has_biases, **options)
 
     return convert

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -217,7 +218,7 @@ def _pieces(g: Emitter, x: RelaxExpr, sizes: Sequence[PrimExpr], axis: int) -> l
         return g.parts(op.split(x, numbers[1:-1], axis))
     return [
         g.emit(op.strided_slice(x, [axis], [a], [b], [1], assume_inbound=True))
-        for a, b in zip(ends, ends[1:], strict=False)
+        for a, b in itertools.pairwise(ends)
     ]
 
 
@@ -245,7 +246,7 @@ def unfold(g: Emitter, x: RelaxExpr, dimension: int, size: int, step: int) -> Re
 @converter("aten.cat", "aten.concat")
 def cat(g: Emitter, tensors: Sequence[RelaxExpr], dim: int = 0) -> RelaxExpr:
     """Tensors of the shape (0,) are left out, as torch does."""
-    parts = [x for x in tensors if g.ndim(x) > 1 or g.ndim(x) == len(g.value.shape) and not _is_empty(g, x)]
+    parts = [x for x in tensors if g.ndim(x) > 1 or (g.ndim(x) == len(g.value.shape) and not _is_empty(g, x))]
     parts = [g.cast(x, g.out_dtype) for x in parts or tensors]
     return parts[0] if len(parts) == 1 else op.concat(parts, axis=g.axis(dim, g.ndim(parts[0])))
 
