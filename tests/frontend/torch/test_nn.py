@@ -82,7 +82,7 @@ def test_pools_of_sequences(agrees):
 def warmed(module):
     """A module whose running statistics are not the ones it is made with."""
     with torch.no_grad():
-        for name, value in [*module.named_parameters(), *module.named_buffers()]:
+        for value in [*module.parameters(), *module.buffers()]:
             if value.is_floating_point():
                 value.copy_(torch.rand_like(value) + 0.5)
     return module

@@ -91,10 +91,8 @@ class Emitter:
 
     def scalar(self, number: Any) -> PrimExpr:
         """A number of torch's shapes as a scalar expression. Raises DiagnosticError if it is not known."""
-        if isinstance(number, (bool, int)):
-            return const(int(number), "int64")
-        if isinstance(number, float):
-            return const(number, "float64")
+        if isinstance(number, (bool, int, float)):
+            return const(number, "float64" if isinstance(number, float) else "int64")
         try:
             return translate(number.node.expr, self.symbols)
         except UnknownSymbol as error:
@@ -133,7 +131,8 @@ class Emitter:
 
     def _named(self, leaf: RelaxExpr, value: Any) -> RelaxExpr:
         """The result, whose dimensions are from now on those of the symbols that torch has made for them."""
-        info, sizes = known_struct_info(leaf), getattr(value, "shape", ())
+        info = known_struct_info(leaf)
+        sizes: Any = getattr(value, "shape", ())
         if isinstance(info, TensorStructInfo) and info.dims is not None and len(sizes) == info.ndim:
             for dim, size in zip(info.dims, sizes, strict=True):
                 name = None if isinstance(size, int) else symbol_name(size.node.expr)

@@ -194,8 +194,8 @@ class _Importer:
 
     def _user_outputs(self) -> list[int]:
         """The places of the outputs that are returned. Raises DiagnosticError if the program changes a tensor."""
-        specs = list(enumerate(self.signature.output_specs))
-        for _, spec in specs:
+        specs: list[Any] = self.signature.output_specs
+        for spec in specs:
             if spec.kind.name not in ("USER_OUTPUT", "LOSS_OUTPUT"):
                 what = "the buffer" if spec.kind.name == "BUFFER_MUTATION" else "the input"
                 hint = "pass it as an input and return its new value; call eval() on the module before torch.export"
@@ -204,7 +204,7 @@ class _Importer:
                         "E6001", f"a program that changes {what} {spec.target!r} is not supported", hint=hint
                     )
                 )
-        return [index for index, _ in specs]
+        return list(range(len(specs)))
 
     def _read_inputs(self) -> None:
         nodes = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
@@ -308,8 +308,11 @@ class _Importer:
         if target.rpartition(".")[0] in _IGNORED:
             return None
         if node.target is operator.getitem:
-            whole, index = self._argument(node.args[0], names), node.args[1]
-            return whole[index] if isinstance(whole, (list, tuple)) else self._item(cast(Any, whole), index)
+            whole: Any = self._argument(node.args[0], names)
+            index: int = node.args[1]
+            if isinstance(whole, RelaxExpr):
+                return self.emitter.emit(TupleGetItem(whole, index))
+            return whole[index]
         value = node.meta.get("val")
         convert = registry.find(target)
         if _is_scalar(value) and target not in _READS:
@@ -326,13 +329,13 @@ class _Importer:
 
     def _finished(self, result: Any, value: Any) -> Any:
         """The results of a node as leaves: one, or a list of several."""
-        if isinstance(result, (list, tuple)):
-            values: Any = (
-                value if isinstance(value, (list, tuple)) else [None] * len(cast("list[Any]", result))
-            )
+        if isinstance(result, list):
+            items = cast("list[Any]", result)
+            examples = cast("list[Any]", list(value) if isinstance(value, (list, tuple)) else [])  # type: ignore[reportUnknownArgumentType]
+            values = [*examples, *[None] * (len(items) - len(examples))]
             return [
-                None if item is None else self._finished(item, values[index] if index < len(values) else None)
-                for index, item in enumerate(cast("list[Any]", result))
+                None if item is None else self._finished(item, example)
+                for item, example in zip(items, values, strict=False)
             ]
         if isinstance(result, PrimExpr):
             return number(result)
@@ -354,9 +357,6 @@ class _Importer:
                     f"{len(value.shape)}"
                 )
         return leaf
-
-    def _item(self, whole: RelaxExpr, index: int) -> RelaxExpr:
-        return self.emitter.emit(TupleGetItem(whole, index))
 
     def _argument(self, value: Any, names: Names) -> Any:
         """An operand of a node in the form that converters get."""

@@ -23,15 +23,24 @@ def _filled(g: Emitter, sizes: Sequence[Dim], value: Any) -> RelaxExpr:
 
 
 def _of_sizes(value: int) -> Callable[..., RelaxExpr]:
-    return lambda g, size, *others, **options: _filled(g, size, value)
+    def convert(g: Emitter, size: Sequence[Dim], *others: Any, **options: Any) -> RelaxExpr:
+        return _filled(g, size, value)
+
+    return convert
 
 
 def _like(value: int) -> Callable[..., RelaxExpr]:
-    return lambda g, x, *others, **options: _filled(g, g.dims(x), value)
+    def convert(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
+        return _filled(g, g.dims(x), value)
+
+    return convert
 
 
 def _of_new_sizes(value: int) -> Callable[..., RelaxExpr]:
-    return lambda g, x, size, *others, **options: _filled(g, size, value)
+    def convert(g: Emitter, x: RelaxExpr, size: Sequence[Dim], *others: Any, **options: Any) -> RelaxExpr:
+        return _filled(g, size, value)
+
+    return convert
 
 
 for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():  # what is not initialised is 0

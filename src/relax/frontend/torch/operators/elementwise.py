@@ -219,7 +219,7 @@ def hardtanh(g: Emitter, x: RelaxExpr, min_val: float = -1, max_val: float = 1) 
 # ------------------------------------------------------------------------------------- functions
 
 
-def _function(function: Unary) -> Callable[..., RelaxExpr]:
+def _of_floats(function: Unary) -> Callable[..., RelaxExpr]:
     """A function of one tensor; integers become the floats of the result first."""
 
     def convert(g: Emitter, x: RelaxExpr) -> RelaxExpr:
@@ -230,7 +230,11 @@ def _function(function: Unary) -> Callable[..., RelaxExpr]:
 
 def _test(function: Unary) -> Callable[..., RelaxExpr]:
     """A question about the elements of a tensor."""
-    return lambda g, x: function(x)
+
+    def convert(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+        return function(x)
+
+    return convert
 
 
 for _name, _unary in {
@@ -265,7 +269,7 @@ for _name, _unary in {
     "selu": op.nn.selu,
     "bitwise_not": op.bitwise_not,
 }.items():
-    register(f"aten.{_name}", _function(_unary))
+    register(f"aten.{_name}", _of_floats(_unary))
 
 for _name, _unary in {"isnan": op.isnan, "isinf": op.isinf, "isfinite": op.isfinite}.items():
     register(f"aten.{_name}", _test(_unary))

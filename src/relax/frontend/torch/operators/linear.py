@@ -68,17 +68,15 @@ def attention(
     parts = [_batched(g, part) for part in (query, key, value)]
     if enable_gqa:
         heads = g.dims(parts[0])[1]
-        parts[1:] = [_widened(g, part, heads) for part in parts[1:]]
+        parts = [parts[0], *(_widened(g, part, heads) for part in parts[1:])]
     bias = None if attn_mask is None else _bias(g, attn_mask, str(g.dtype(query)), len(lead))
-    rows = [g.emit(op.permute_dims(part, (0, 2, 1, 3))) for part in parts]
+    q, k, v = (g.emit(op.permute_dims(part, (0, 2, 1, 3))) for part in parts)
     causal = "TopLeft" if is_causal else None
-    attended = g.emit(op.nn.attention(*rows, bias, scale=scale, causal_mask=causal))
+    attended = g.emit(op.nn.attention(q, k, v, bias, scale=scale, causal_mask=causal))
     result = g.emit(op.permute_dims(attended, (0, 2, 1, 3)))
     if len(lead) == 1:
         return result
-    _, heads, length, size = g.dims(result)
-    outer_dims = [*g.dims(query)[:-2]]
-    return g.reshape(result, [*outer_dims, length, size])
+    return g.reshape(result, [*g.dims(query)[:-2], *g.dims(result)[-2:]])
 
 
 def _batched(g: Emitter, x: RelaxExpr) -> RelaxExpr:

@@ -69,7 +69,7 @@ def conv(
         padding = after = _each(padding, count)
 
     def convolved(data: RelaxExpr) -> RelaxExpr:
-        options = {"strides": strides, "dilation": dilations, "groups": groups}
+        options: dict[str, Any] = {"strides": strides, "dilation": dilations, "groups": groups}
         return _with_bias(_CONV[count](data, weight, padding=[*padding, *after], **options), bias, count)
 
     return _in_batch(g, x, count, convolved)
@@ -202,8 +202,6 @@ def _adaptive_avg_pool(count: int) -> Callable[..., RelaxExpr]:
         sizes = _each(output_size, count)
         if all(size == 1 for size in sizes):
             return op.mean(x, axis=list(range(g.ndim(x) - count, g.ndim(x))), keepdims=True)
-        if not all(isinstance(size, int) for size in sizes):
-            g.unsupported("an adaptive pool whose output size is not known")
         return _in_batch(g, x, count, lambda data: _ADAPTIVE[count](data, output_size=sizes))
 
     return convert
@@ -364,7 +362,10 @@ def constant_pad(g: Emitter, x: RelaxExpr, widths: Sequence[Dim], value: Any = 0
 
 
 def _padding(mode: str) -> Callable[..., RelaxExpr]:
-    return lambda g, x, widths: pad(g, x, widths, mode)
+    def convert(g: Emitter, x: RelaxExpr, widths: Sequence[Dim]) -> RelaxExpr:
+        return pad(g, x, widths, mode)
+
+    return convert
 
 
 for _count in (1, 2, 3):
