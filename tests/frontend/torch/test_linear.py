@@ -55,10 +55,6 @@ def test_linear(agrees, module):
     )
 
 
-def test_bilinear(agrees):
-    agrees(nn.Bilinear(3, 4, 5), torch.randn(2, 3), torch.randn(2, 4))
-
-
 def heads(batch, count, length, size=8):
     return torch.randn(batch, count, length, size)
 

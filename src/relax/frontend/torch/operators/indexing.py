@@ -264,7 +264,7 @@ def index_fill(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, value: Any)
 
 @converter("aten.masked_scatter")
 def masked_scatter(g: Emitter, x: RelaxExpr, mask: RelaxExpr, source: RelaxExpr) -> RelaxExpr:
-    """Where the mask is True, the elements of the source in order."""
+    """The tensor with the elements of the source, in order, in the places at which the mask is True."""
     dims = g.dims(x)
     wide = g.emit(op.broadcast_to(mask, dims))
     numbers = op.astype(g.reshape(wide, [product(dims)]), "int64")

@@ -101,7 +101,7 @@ def _widened(g: Emitter, x: RelaxExpr, heads: Any) -> RelaxExpr:
 
 
 def _bias(g: Emitter, mask: RelaxExpr, dtype: str, lead: int) -> RelaxExpr:
-    """What is added to the scores: 0 where a mask of bool is True, else -inf."""
+    """The bias of the scores: a mask of bool is 0 where it is True, else -inf."""
     if lead > 1:
         g.unsupported("attention with a mask and more than one dimension of the batch")
     if g.dtype(mask).is_bool:

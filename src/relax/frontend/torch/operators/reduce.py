@@ -92,7 +92,7 @@ def all_(g: Emitter, x: RelaxExpr, dim: Axes = None, keepdim: bool = False) -> R
 
 
 def _quantified(g: Emitter, reduce: Any, x: RelaxExpr, dim: Axes, keepdim: bool) -> RelaxExpr:
-    """Whether any, or all, elements are not 0; of no elements any is False, and all True."""
+    """True where any, or all, elements are not 0; of no elements any is False, and all True."""
     truth = op.not_equal(x, g.const(0, str(g.dtype(x))))
     if not g.ndim(x):
         return truth
