@@ -33,8 +33,9 @@ def _resized(
         axes=list(range(2, 2 + count)),
         method=method,
         coordinate_transformation_mode=mode,
-        rounding_method="floor",
-        cubic_alpha=-0.75,
+        rounding_method="floor" if mode == "asymmetric" else "round_prefer_ceil",
+        cubic_alpha=-0.5 if antialias else -0.75,
+        cubic_exclude=antialias,  # a wide filter counts the elements inside alone
         antialias=antialias,
     )
 
@@ -79,10 +80,12 @@ for _name, _method in {
 def grid_sample(
     g: Emitter, x: RelaxExpr, grid: RelaxExpr, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> RelaxExpr:
+    if interpolation_mode not in (0, 1):
+        g.unsupported("sampling with bicubic interpolation")
     return op.image.grid_sample(
         x,
         grid,
-        method=("bilinear", "nearest", "bicubic")[interpolation_mode],
+        method=("bilinear", "nearest")[interpolation_mode],
         layout="NCHW" if g.ndim(x) == 4 else "NCDHW",
         padding_mode=("zeros", "border", "reflection")[padding_mode],
         align_corners=align_corners,
