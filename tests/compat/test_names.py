@@ -103,7 +103,7 @@ IMPORTS = [
     "from relax import meta_schedule",
     "import relax.meta_schedule",
     "from relax.meta_schedule import tune_tir",
-    "from relax.frontend.torch import from_exported_program",
+    "from relax.frontend.stablehlo import from_stablehlo",
 ]
 
 

@@ -264,7 +264,7 @@ NAMESPACES: Final = (
     Namespace(
         "tvm.relax.frontend",
         "relax.frontend",
-        works="detach_params onnx",
+        works="detach_params onnx torch",
         elsewhere={
             "common": "relax.frontend.detach_params",
         },
@@ -273,7 +273,6 @@ NAMESPACES: Final = (
                 "write modules in TVMScript or with `relax.BlockBuilder`, or import them with "
                 "`relax.frontend.onnx.from_onnx`"
             ),
-            "torch": "export with `torch.onnx.export` and use `relax.frontend.onnx.from_onnx`",
             "stablehlo tflite": "convert to ONNX and use `relax.frontend.onnx.from_onnx`",
         },
     ),

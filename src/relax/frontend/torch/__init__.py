@@ -1,0 +1,13 @@
+"""Programs of torch: `from_exported_program`, and `converter` for operators of one's own.
+
+The package ``torch`` is needed to export a module, and is not imported here.
+"""
+
+from __future__ import annotations
+
+from . import operators as operators  # which registers the converters
+from .emitter import Emitter
+from .importer import from_exported_program
+from .registry import converter
+
+__all__ = ["Emitter", "converter", "from_exported_program"]

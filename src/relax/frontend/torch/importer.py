@@ -1,0 +1,393 @@
+"""from_exported_program: a program of torch.export as an IRModule.
+
+    program = torch.export.export(module.eval(), (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    mod = from_exported_program(program)
+
+The module has one function that is visible from outside, ``main``: the inputs of the program in order, then, if asked
+for, its parameters. It returns a tuple of the outputs. Dynamic dimensions are shape variables.
+
+The program is read in the form in which torch has made it free of effects, with operators such as linear, layer_norm
+and scaled_dot_product_attention as they are. An operator without a converter is taken apart by torch's own
+decomposition, if it has one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from ...block_builder import BlockBuilder
+from ...expr import Constant, ShapeExpr, Tuple, TupleGetItem, Var
+from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
+from ...op.known import known_struct_info
+from ...prim import FloatImm, IntImm, PrimExpr
+from ...prim.expr import Var as PrimVar
+from ...runtime.nd import NDArray
+from ...runtime.nd import array as nd_array
+from ...struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ...transform import ConvertToDataflow
+from . import registry
+from .dtypes import dtype_name
+from .emitter import Emitter, node_span, node_text
+from .symbols import Symbols, symbol_name
+
+Names: TypeAlias = dict[str, Any]
+"""The values of a graph by the names of its nodes."""
+
+_IGNORED = (
+    "aten._assert_scalar",
+    "aten._assert_async",
+    "aten._assert_tensor_metadata",
+    "aten.sym_constrain_range",
+    "aten.sym_constrain_range_for_size",
+)
+"""Operators that check what torch has assumed, and compute nothing."""
+
+_READS = ("aten.item.default", "aten._local_scalar_dense.default")
+"""Operators that read a number of the program's shapes from a tensor."""
+
+
+def from_exported_program(
+    exported_program: Any,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+) -> IRModule:
+    """An IRModule of a program that ``torch.export.export`` made.
+
+    Parameters
+    ----------
+    exported_program
+        A ``torch.export.ExportedProgram``, of a module in the mode `eval`.
+    keep_params_as_input
+        True makes parameters and buffers parameters of ``main`` after the inputs; their values are the attribute
+        ``params`` of the function (see `relax.frontend.detach_params`), and ``num_input`` counts the inputs.
+    unwrap_unit_return_tuple
+        True returns the one output of a program, and not a tuple of it.
+    no_bind_return_tuple
+        True returns the tuple of outputs without a variable for it.
+
+    Returns
+    -------
+    IRModule
+        A module whose entry point is ``main``.
+
+    Raises
+    ------
+    DiagnosticError
+        If the program uses what is not supported: all operators that are not are listed.
+    TypeError
+        If `exported_program` is something else.
+    """
+    if type(exported_program).__name__ != "ExportedProgram":
+        raise TypeError(
+            "from_exported_program: expected an ExportedProgram, as torch.export.export returns it, "
+            f"found {type(exported_program).__name__}"
+        )
+    importer = _Importer(_supported(exported_program), keep_params_as_input)
+    return importer.run(unwrap_unit_return_tuple, not no_bind_return_tuple)
+
+
+# ------------------------------------------------------------------------------------- operators
+
+
+def _supported(program: Any) -> Any:
+    """The program without effects and in operators that have converters. Raises DiagnosticError if there is none."""
+    program = program.run_decompositions({})
+    table = sys.modules["torch"].export.default_decompositions()
+    for _ in range(4):  # what an operator is made of may be without converter, too
+        missing = {node.target for node in _missing(program.graph_module)}
+        chosen = {target: table[target] for target in missing if target in table}
+        if not chosen:
+            break
+        program = program.run_decompositions(chosen)
+    missing_nodes: dict[str, list[Any]] = {}
+    for node in _missing(program.graph_module):
+        missing_nodes.setdefault(str(node.target), []).append(node)
+    if missing_nodes:
+        raise DiagnosticError([_unsupported(target, nodes) for target, nodes in missing_nodes.items()])
+    return program
+
+
+def _missing(graph_module: Any) -> list[Any]:
+    """The nodes of a graph, and of those in it, that there is no way to import."""
+    found: list[Any] = []
+    for node in graph_module.graph.nodes:
+        if node.op == "get_attr":
+            inner = getattr(graph_module, node.target)
+            found += _missing(inner) if hasattr(inner, "graph") else []
+        elif node.op == "call_function" and not _importable(node):
+            found.append(node)
+    return found
+
+
+def _importable(node: Any) -> bool:
+    name = str(node.target)
+    return (
+        node.target is operator.getitem
+        or _is_scalar(node.meta.get("val"))
+        or name.rpartition(".")[0] in _IGNORED
+        or registry.find(name) is not None
+    )
+
+
+def _unsupported(target: str, nodes: Sequence[Any]) -> Diagnostic:
+    names = ", ".join(node.name for node in nodes[:5])
+    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+    return Diagnostic(
+        "E6001",
+        f"the operator {target} is not supported",
+        node_span("program", 0, nodes[0]),
+        "",
+        (f"nodes: {names}{more}",),
+        f"register a converter: relax.frontend.torch.converter({target!r})",
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    """True for a number of the program's shapes, rather than a tensor."""
+    return type(value).__name__ in ("SymInt", "SymFloat", "SymBool") or isinstance(value, (bool, int, float))
+
+
+# ------------------------------------------------------------------------------------- the import
+
+
+class _Importer:
+    """The import of one program."""
+
+    def __init__(self, program: Any, keep_params: bool) -> None:
+        self.program, self.keep_params = program, keep_params
+        self.signature = program.graph_signature
+        self.symbols: Symbols = {}
+        ranges = program.range_constraints.items()
+        nonnegative = frozenset(str(symbol) for symbol, limits in ranges if limits.lower >= 0)
+        self.emitter = Emitter(BlockBuilder(warn=False), "program", self.symbols, nonnegative)
+        self.names: Names = {}
+        self.inputs: list[Var] = []
+        self.params: dict[Var, NDArray] = {}
+        self._stored: dict[Any, Constant] = {}
+        """Constants by the memory that they were copied from: tied parameters are one constant."""
+        self._index = 0
+
+    def run(self, unwrap: bool, bind: bool) -> IRModule:
+        outputs = self._user_outputs()
+        self._read_inputs()
+        attrs: dict[str, Any] = {"num_input": len(self.inputs)}
+        if self.keep_params:
+            attrs["params"] = list(self.params.values())
+        builder = self.emitter.builder
+        with builder.function("main", [*self.inputs, *self.params], attrs):
+            results = self._read_graph(self.program.graph_module, self.names)
+            values = [self._result(results[index]) for index in outputs]
+            result: RelaxExpr = values[0] if unwrap and len(values) == 1 else Tuple(values)
+            builder.emit_func_output(builder.emit(result) if bind else result)
+        return ConvertToDataflow()(builder.get())
+
+    # -- inputs and outputs
+
+    def _user_outputs(self) -> list[int]:
+        """The places of the outputs that are returned. Raises DiagnosticError if the program changes a tensor."""
+        specs: list[Any] = self.signature.output_specs
+        for spec in specs:
+            if spec.kind.name not in ("USER_OUTPUT", "LOSS_OUTPUT"):
+                what = "the buffer" if spec.kind.name == "BUFFER_MUTATION" else "the input"
+                hint = "pass it as an input and return its new value; call eval() on the module before torch.export"
+                raise DiagnosticError(
+                    Diagnostic(
+                        "E6001", f"a program that changes {what} {spec.target!r} is not supported", hint=hint
+                    )
+                )
+        return list(range(len(specs)))
+
+    def _read_inputs(self) -> None:
+        nodes = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        users = [spec for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"]
+        for spec in users:
+            self._declare(nodes[spec.arg.name].meta.get("val") if spec.arg.name in nodes else None)
+        for spec in self.signature.input_specs:
+            node = nodes[spec.arg.name]
+            if spec.kind.name == "USER_INPUT":
+                self._read_input(node, spec)
+            elif spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+                self._read_param(node, self._tensor_of(spec), spec.kind.name != "CONSTANT_TENSOR")
+            else:
+                raise DiagnosticError(
+                    Diagnostic(
+                        "E6001", f"an input of the kind {spec.kind.name} is not supported: {node.name}"
+                    )
+                )
+
+    def _declare(self, value: Any) -> None:
+        """Make shape variables of the dimensions of an input that are symbols, and of those in expressions."""
+        numbers = value.shape if hasattr(value, "shape") else [value]
+        for number in numbers:
+            if hasattr(number, "node"):
+                for symbol in number.node.expr.free_symbols:
+                    name = str(symbol)
+                    if name not in self.symbols:
+                        self.symbols[name] = PrimVar(name, "int64")
+
+    def _read_input(self, node: Any, spec: Any) -> None:
+        value = node.meta.get("val")
+        if hasattr(value, "shape"):
+            dims = ShapeExpr(self.emitter.shape(value))
+            info: StructInfo = TensorStructInfo(dims, dtype_name(value.dtype))
+        elif hasattr(value, "node") and symbol_name(value.node.expr) is not None:
+            info = PrimStructInfo(value=self.emitter.scalar(value))
+            self.inputs.append(Var(node.name, info))
+            self.names[node.name] = self.emitter.scalar(value)
+            return
+        else:  # a number or None, which the program has taken for a constant
+            self.names[node.name] = getattr(spec.arg, "value", None)
+            return
+        self.inputs.append(Var(node.name, info))
+        self.names[node.name] = self.inputs[-1]
+
+    def _tensor_of(self, spec: Any) -> Any:
+        """The tensor of a parameter, a buffer or a constant."""
+        program: Any = self.program
+        if spec.target in program.state_dict:
+            return program.state_dict[spec.target]
+        return program.constants[spec.target]
+
+    def _read_param(self, node: Any, tensor: Any, is_param: bool) -> None:
+        if not node.users:
+            return
+        if self.keep_params and is_param:
+            array = as_array(tensor)
+            var = Var(node.name, TensorStructInfo(ShapeExpr(array.shape), array.dtype.name))
+            self.params[var], self.names[node.name] = nd_array(array), var
+            return
+        self.names[node.name] = self._constant(tensor)
+
+    def _constant(self, tensor: Any) -> Constant:
+        key = tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+        if key not in self._stored or not tensor.numel():
+            self._stored[key] = Constant(as_array(tensor))
+        return self._stored[key]
+
+    def _result(self, value: Any) -> RelaxExpr:
+        if value is None:
+            raise DiagnosticError(Diagnostic("E6001", "a program that returns None is not supported"))
+        return self.emitter.tensor(value)
+
+    # -- graphs
+
+    def _read_graph(self, graph_module: Any, names: Names) -> list[Any]:
+        """Read the nodes of a graph; its outputs. `names` holds its inputs, and grows."""
+        results: list[Any] = []
+        for node in graph_module.graph.nodes:
+            self._index += 1
+            if node.op == "get_attr":
+                held: Any = getattr(graph_module, node.target)
+                names[node.name] = held if hasattr(held, "graph") else self._constant(held)
+            elif node.op == "output":
+                results = list(self._argument(node.args[0], names))
+            elif node.op == "call_function":
+                with self.emitter.at(node, self._index):
+                    try:
+                        names[node.name] = self._node(node, names)
+                    except DiagnosticError as error:
+                        raise error.placed(self.emitter.span) from None
+        return results
+
+    def read_subgraph(self, graph_module: Any, operands: Sequence[Any]) -> list[Any]:
+        """Read a graph that is an operand, with these inputs, into the open block; its outputs."""
+        inputs = [node.name for node in graph_module.graph.nodes if node.op == "placeholder"]
+        return self._read_graph(graph_module, dict(zip(inputs, operands, strict=True)))
+
+    def _node(self, node: Any, names: Names) -> Any:
+        target = str(node.target)
+        if target.rpartition(".")[0] in _IGNORED:
+            return None
+        if node.target is operator.getitem:
+            whole: Any = self._argument(node.args[0], names)
+            index: int = node.args[1]
+            if isinstance(whole, RelaxExpr):
+                return self.emitter.emit(TupleGetItem(whole, index))
+            return whole[index]
+        value = node.meta.get("val")
+        convert = registry.find(target)
+        if _is_scalar(value) and target not in _READS:
+            return number(self.emitter.scalar(value))
+        if convert is None:
+            raise DiagnosticError(_unsupported(target, [node]))
+        args = [self._argument(arg, names) for arg in node.args]
+        kwargs = {key: self._argument(arg, names) for key, arg in node.kwargs.items()}
+        try:
+            inspect.signature(convert).bind(self.emitter, *args, **kwargs)
+        except TypeError as error:
+            self.emitter.unsupported(f"{node_text(node)} ({error})")
+        return self._finished(convert(self.emitter, *args, **kwargs), value)
+
+    def _finished(self, result: Any, value: Any) -> Any:
+        """The results of a node as leaves: one, or a list of several."""
+        if isinstance(result, list):
+            items = cast("list[Any]", result)
+            examples = cast("list[Any]", list(value) if isinstance(value, (list, tuple)) else [])  # type: ignore[reportUnknownArgumentType]
+            values = [*examples, *[None] * (len(items) - len(examples))]
+            return [
+                None if item is None else self._finished(item, example)
+                for item, example in zip(items, values, strict=False)
+            ]
+        if isinstance(result, PrimExpr):
+            return number(result)
+        leaf = self.emitter.finish(result, value)
+        info = known_struct_info(leaf)
+        if isinstance(info, TupleStructInfo):
+            fields = self.emitter.parts(leaf)
+            return [self._finished(field, None) for field in fields]
+        return self._checked(leaf, value)
+
+    def _checked(self, leaf: RelaxExpr, value: Any) -> RelaxExpr:
+        """The result, of which a converter must have made the dtype and the rank that torch says."""
+        info = known_struct_info(leaf)
+        if isinstance(info, TensorStructInfo) and hasattr(value, "shape"):
+            expected = dtype_name(value.dtype)
+            if str(info.dtype) != expected or info.ndim != len(value.shape):
+                raise self.emitter.error(
+                    f"the import gives {info.dtype} of {info.ndim} dimensions, torch {expected} of "
+                    f"{len(value.shape)}"
+                )
+        return leaf
+
+    def _argument(self, value: Any, names: Names) -> Any:
+        """An operand of a node in the form that converters get."""
+        if isinstance(value, (list, tuple)):
+            return [self._argument(item, names) for item in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            return {key: self._argument(item, names) for key, item in cast("dict[Any, Any]", value).items()}
+        kind: str = type(value).__name__
+        if kind == "Node":
+            return names[value.name]
+        if kind == "dtype":
+            return dtype_name(value)
+        if kind in ("device", "layout", "memory_format"):
+            return None
+        return value
+
+
+def number(expr: PrimExpr) -> Any:
+    """A scalar expression; a number of Python if it is one."""
+    return expr.value if isinstance(expr, (IntImm, FloatImm)) else expr
+
+
+def as_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """The elements of a tensor of torch as a NumPy array, which may share their memory."""
+    plain = tensor.detach().cpu().contiguous()
+    dtype = dtype_name(plain.dtype)
+    if re.fullmatch(r"bfloat16|float8_\w+", dtype):  # which NumPy has not: their bits are read
+        torch = sys.modules["torch"]
+        bits = plain.view(torch.int16 if dtype == "bfloat16" else torch.uint8)
+        return bits.numpy().view(DataType(dtype).numpy())
+    return plain.numpy()
+
+
+__all__ = ["as_array", "from_exported_program"]

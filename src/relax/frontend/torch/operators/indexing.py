@@ -1,0 +1,329 @@
+"""Operators that read and write at indices, choose elements, and sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .... import op
+from ....expr import PrimValue, Tuple
+from ....ir import RelaxExpr
+from ....prim import IntImm, PrimExpr, const, simplify
+from ..emitter import Dim, Emitter, as_dim, product
+from ..registry import converter
+from .shape import FAR_END, cut
+
+Indices = Sequence[Any]
+"""An index tensor for each of the leading dimensions, None for one that is not indexed."""
+
+# ------------------------------------------------------------------------------------- reading
+
+
+@converter("aten.embedding.default")
+def embedding(g: Emitter, weight: RelaxExpr, indices: RelaxExpr, *options: Any, **others: Any) -> RelaxExpr:
+    return op.take(weight, indices, 0)
+
+
+@converter("aten.index_select")
+def index_select(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr) -> RelaxExpr:
+    return op.take(x, index, g.axis(dim, g.ndim(x)))
+
+
+@converter("aten.gather")
+def gather(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, *, sparse_grad: bool = False) -> RelaxExpr:
+    return op.gather_elements(x, index, g.axis(dim, g.ndim(x)))
+
+
+@converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(g: Emitter, x: RelaxExpr, indices: Indices) -> RelaxExpr:
+    places = _without_masks(g, indices)
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if not axes:
+        return x
+    if len(axes) == 1:
+        return op.take(x, places[axes[0]], axes[0])
+    order, back = _leading(g, axes, g.ndim(x), max(g.ndim(places[axis]) for axis in axes))
+    data = x if order == sorted(order) else g.emit(op.permute_dims(x, order))
+    result = op.index_tensor(data, Tuple([places[axis] for axis in axes]))
+    return result if back == sorted(back) else op.permute_dims(result, back)
+
+
+def _leading(g: Emitter, axes: Sequence[int], ndim: int, index_ndim: int) -> tuple[list[int], list[int]]:
+    """The order of dimensions that brings the indexed ones to the front, and that which the result has to get.
+
+    The dimensions of the indices stand where the first indexed one stood, if the indexed ones are neighbours.
+    """
+    order = [*axes, *(axis for axis in range(ndim) if axis not in axes)]
+    rank = ndim - len(axes) + index_ndim
+    if list(axes) != list(range(axes[0], axes[0] + len(axes))):
+        return order, list(range(rank))
+    first = axes[0]
+    behind = list(range(index_ndim, rank))
+    return order, [*behind[:first], *range(index_ndim), *behind[first:]]
+
+
+def _without_masks(g: Emitter, indices: Indices) -> list[Any]:
+    """Indices with those of bool as the places at which they are True."""
+    places: list[Any] = []
+    for item in indices:
+        if item is not None and g.dtype(item).is_bool:
+            places += _true_places(g, item)
+        else:
+            places.append(item)
+    return places
+
+
+def _true_places(g: Emitter, mask: RelaxExpr) -> list[RelaxExpr]:
+    """For each dimension of a mask, the indices of its True elements."""
+    found = g.emit(op.nonzero(mask))
+    count = g.dims(found)[1]
+    rows = [op.strided_slice(found, [0], [d], [d + 1]) for d in range(g.ndim(mask))]
+    return [g.reshape(g.emit(row), [count]) for row in rows]
+
+
+@converter("aten.nonzero")
+def nonzero(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+    return op.permute_dims(op.nonzero(x), [1, 0])
+
+
+@converter("aten.nonzero_numpy")
+def nonzero_numpy(g: Emitter, x: RelaxExpr) -> list[RelaxExpr]:
+    return _true_places(g, x)
+
+
+@converter("aten.masked_select")
+def masked_select(g: Emitter, x: RelaxExpr, mask: RelaxExpr) -> RelaxExpr:
+    wide = g.emit(op.broadcast_to(mask, op.shape_of(x))) if g.ndim(mask) != g.ndim(x) else mask
+    return op.index_tensor(x, Tuple(_true_places(g, wide)))
+
+
+@converter("aten.diagonal")
+def diagonal(g: Emitter, x: RelaxExpr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RelaxExpr:
+    ndim = g.ndim(x)
+    axes = [g.axis(dim1, ndim), g.axis(dim2, ndim)]
+    order = [*axes, *(axis for axis in range(ndim) if axis not in axes)]
+    count = g.shape()[-1]
+    place = g.emit(op.arange(PrimValue(count), dtype="int64"))
+    rows = op.add(place, g.const(max(-offset, 0), "int64"))
+    columns = op.add(place, g.const(max(offset, 0), "int64"))
+    chosen = g.emit(op.index_tensor(op.permute_dims(x, order), Tuple([g.emit(rows), g.emit(columns)])))
+    return op.permute_dims(chosen, [*range(1, g.ndim(chosen)), 0])
+
+
+@converter("aten.item", "aten._local_scalar_dense")
+def item(g: Emitter, x: RelaxExpr) -> PrimExpr:
+    """The number in a tensor as a size, which later nodes name by its symbol."""
+    symbol = getattr(getattr(g.value, "node", None), "expr", None)
+    if symbol is None or not g.dtype(x).is_integer:
+        g.unsupported("a number read from a tensor that is no integer")
+    known = g.symbols.get(str(symbol))
+    if known is None:
+        known = g.symbols[str(symbol)] = g.read_integer(x, g.is_nonnegative(str(symbol)))
+    return known
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+@converter("aten.index_put", "aten._unsafe_index_put")
+def index_put(
+    g: Emitter, x: RelaxExpr, indices: Indices, values: RelaxExpr, accumulate: bool = False
+) -> RelaxExpr:
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is not None and g.dtype(mask).is_bool and not g.ndim(values) and not accumulate:
+        wide = g.reshape(mask, [*g.dims(mask), *[1] * (g.ndim(x) - g.ndim(mask))])
+        return op.where(wide, values, x)
+    places = _without_masks(g, indices)
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    order, back = _leading(g, axes, g.ndim(x), max(g.ndim(places[axis]) for axis in axes))
+    if order == sorted(order):
+        return op.index_put(x, Tuple([places[axis] for axis in axes]), values, accumulate=accumulate)
+    rank = len(back)
+    full = g.reshape(values, [*[1] * (rank - g.ndim(values)), *g.dims(values)])
+    moved = values if back == sorted(back) else g.emit(op.permute_dims(full, _inverse(back)))
+    data = g.emit(op.permute_dims(x, order))
+    written = op.index_put(data, Tuple([places[axis] for axis in axes]), moved, accumulate=accumulate)
+    return op.permute_dims(written, _inverse(order))
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=lambda place: order[place])
+
+
+@converter("aten.slice_scatter")
+def slice_scatter(
+    g: Emitter,
+    x: RelaxExpr,
+    src: RelaxExpr,
+    dim: int = 0,
+    start: Dim | None = None,
+    end: Dim | None = None,
+    step: int = 1,
+) -> RelaxExpr:
+    axis = g.axis(dim, g.ndim(x))
+    begin = 0 if start is None else start
+    last = FAR_END if end is None else end
+    size = g.dims(x)[axis]
+    if isinstance(begin, int) and begin == 0 and step == 1 and g.same_size(g.dims(src)[axis], size):
+        return g.cast(src, g.out_dtype)
+    bounds = [
+        PrimValue(as_dim(bound))
+        for bound in (begin, size if isinstance(last, int) and last == FAR_END else last, step)
+    ]
+    return op.slice_scatter(x, g.cast(src, g.out_dtype), *bounds, axis=axis)
+
+
+@converter("aten.select_scatter")
+def select_scatter(g: Emitter, x: RelaxExpr, src: RelaxExpr, dim: int, index: Dim) -> RelaxExpr:
+    axis = g.axis(dim, g.ndim(x))
+    place = as_dim(index)
+    if isinstance(index, int) and index < 0:
+        place = simplify(g.dims(x)[axis] + index)
+    row = g.emit(op.expand_dims(g.cast(src, g.out_dtype), [axis]))
+    bounds = [PrimValue(bound) for bound in (place, simplify(place + 1), const(1, "int64"))]
+    return op.slice_scatter(x, row, *bounds, axis=axis)
+
+
+def _scattered(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, reduction: str) -> RelaxExpr:
+    if not g.ndim(x):
+        return g.cast(src, g.out_dtype) if isinstance(src, RelaxExpr) else g.tensor(src, g.out_dtype)
+    sizes = g.dims(index)
+    if isinstance(src, RelaxExpr) and g.ndim(src):
+        updates = g.cast(src, g.out_dtype)
+        for axis, size in enumerate(sizes):  # what no index stands for is not written
+            expected = g.dims(updates)
+            expected[axis] = size
+            updates = cut(g, updates, axis, 0, size, 1, expected)
+    else:
+        updates = op.broadcast_to(g.tensor(src, g.out_dtype), sizes)
+    return op.scatter_elements(x, index, updates, g.axis(dim, g.ndim(x)), reduction)
+
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+@converter("aten.scatter")
+def scatter(
+    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, *, reduce: str | None = None
+) -> RelaxExpr:
+    return _scattered(g, x, dim, index, src, "update" if reduce is None else _REDUCTIONS[reduce])
+
+
+@converter("aten.scatter_add")
+def scatter_add(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: RelaxExpr) -> RelaxExpr:
+    return _scattered(g, x, dim, index, src, "add")
+
+
+@converter("aten.scatter_reduce.two")
+def scatter_reduce(
+    g: Emitter,
+    x: RelaxExpr,
+    dim: int,
+    index: RelaxExpr,
+    src: RelaxExpr,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> RelaxExpr:
+    if not include_self or reduce not in _REDUCTIONS:
+        g.unsupported("scatter_reduce with a mean, or without the tensor's own elements")
+    return _scattered(g, x, dim, index, src, _REDUCTIONS[reduce])
+
+
+@converter("aten.index_add")
+def index_add(
+    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, *, alpha: Any = 1
+) -> RelaxExpr:
+    scaled = source if alpha == 1 else op.multiply(source, g.tensor(alpha, g.out_dtype))
+    return _along_axis(g, x, dim, index, scaled, True)
+
+
+@converter("aten.index_copy")
+def index_copy(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr) -> RelaxExpr:
+    return _along_axis(g, x, dim, index, source, False)
+
+
+def _along_axis(
+    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, accumulate: bool
+) -> RelaxExpr:
+    """Slices of the source added to, or put in the place of, those of a tensor along an axis."""
+    axis = g.axis(dim, g.ndim(x))
+    if axis == 0:
+        return op.index_put(x, Tuple([index]), source, accumulate=accumulate)
+    order = [axis, *(a for a in range(g.ndim(x)) if a != axis)]
+    data, parts = g.emit(op.permute_dims(x, order)), g.emit(op.permute_dims(source, order))
+    return op.permute_dims(op.index_put(data, Tuple([index]), parts, accumulate=accumulate), _inverse(order))
+
+
+@converter("aten.index_fill.int_Scalar")
+def index_fill(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, value: Any) -> RelaxExpr:
+    sizes = g.dims(x)
+    sizes[g.axis(dim, g.ndim(x))] = g.dims(index)[0]
+    return _along_axis(g, x, dim, index, g.emit(op.broadcast_to(g.tensor(value, g.out_dtype), sizes)), False)
+
+
+@converter("aten.masked_scatter")
+def masked_scatter(g: Emitter, x: RelaxExpr, mask: RelaxExpr, source: RelaxExpr) -> RelaxExpr:
+    """The tensor with the elements of the source, in order, in the places at which the mask is True."""
+    dims = g.dims(x)
+    wide = g.emit(op.broadcast_to(mask, dims))
+    numbers = op.astype(g.reshape(wide, [product(dims)]), "int64")
+    before = op.subtract(op.cumsum(numbers, axis=0), g.const(1, "int64"))
+    elements = g.reshape(source, [product(g.dims(source))])
+    places = g.emit(op.maximum(before, g.const(0, "int64")))
+    return op.where(wide, g.reshape(g.emit(op.take(elements, places, 0)), dims), x)
+
+
+# ------------------------------------------------------------------------------------- sorting
+
+
+@converter("aten.topk")
+def topk(
+    g: Emitter, x: RelaxExpr, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> RelaxExpr:
+    return op.topk(x, PrimValue(as_dim(k)), g.axis(dim, g.ndim(x)), "both", largest, "int64")
+
+
+@converter("aten.sort.default")
+def sort(g: Emitter, x: RelaxExpr, dim: int = -1, descending: bool = False) -> list[RelaxExpr]:
+    axis = g.axis(dim, g.ndim(x))
+    order = g.emit(op.argsort(x, axis, descending, "int64"))
+    return [g.emit(op.gather_elements(x, order, axis)), order]
+
+
+@converter("aten.sort.stable")
+def sort_stable(
+    g: Emitter, x: RelaxExpr, *, stable: Any = None, dim: int = -1, descending: bool = False
+) -> list[RelaxExpr]:
+    return sort(g, x, dim, descending)
+
+
+@converter("aten.argsort")
+def argsort(g: Emitter, x: RelaxExpr, dim: int = -1, descending: bool = False, **options: Any) -> RelaxExpr:
+    return op.argsort(x, g.axis(dim, g.ndim(x)), descending, "int64")
+
+
+@converter("aten.bucketize.Tensor")
+def bucketize(
+    g: Emitter, x: RelaxExpr, boundaries: RelaxExpr, *, out_int32: bool = False, right: bool = False
+) -> RelaxExpr:
+    return op.bucketize(x, boundaries, out_int32=out_int32, right=right)
+
+
+@converter("aten.diff")
+def diff(
+    g: Emitter, x: RelaxExpr, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+) -> RelaxExpr:
+    axis = g.axis(dim, g.ndim(x))
+    ends = [part for part in (prepend, x, append) if part is not None]
+    result = (
+        g.emit(op.concat([g.cast(part, str(g.dtype(x))) for part in ends], axis=axis)) if len(ends) > 1 else x
+    )
+    for _ in range(n):
+        size = g.dims(result)[axis]
+        last = const(FAR_END, "int64") if isinstance(size, IntImm) else size
+        ahead = op.strided_slice(result, [axis], [const(1, "int64")], [last], [1])
+        behind = op.strided_slice(result, [axis], [const(0, "int64")], [simplify(size - 1)], [1])
+        unequal = g.dtype(x).is_bool
+        result = g.emit((op.not_equal if unequal else op.subtract)(g.emit(ahead), g.emit(behind)))
+    return result

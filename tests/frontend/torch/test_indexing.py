@@ -1,0 +1,121 @@
+"""Operators of torch that read and write at indices, choose elements, and sort."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+X = torch.randn(4, 5, 6)
+I = torch.tensor([[0, 3, -1], [2, 2, 1]])
+
+
+def test_reading(agrees):
+    def read(x, i):
+        return (
+            x[i],
+            x[:, i],
+            x[i, i],
+            x[:, i, i],
+            x[i, :, i],
+            x[i[0]],
+            x.index_select(1, i[0].abs()),
+            x[i, 0],
+            torch.nn.functional.embedding(i.abs(), x[:, 0]),
+        )
+
+    agrees(read, X, I, dynamic=[[0], [1]], others=[(torch.randn(9, 5, 6), torch.tensor([[1], [-2]]))])
+
+
+def test_gather(agrees):
+    agrees(
+        lambda x, i: (x.gather(1, i), x.gather(0, i)),
+        torch.randn(3, 4),
+        torch.tensor([[0, 2], [1, 1]]),
+    )
+
+
+def test_masks(agrees):
+    """The number of elements that are chosen is known when the program runs."""
+
+    def chosen(x):
+        return (
+            x[x > 0],
+            x[(x > 0).any(1)],
+            x.masked_select(x < 0),
+            (x > 0).nonzero(),
+            x.masked_scatter(x > 0, -x),
+        )
+
+    agrees(chosen, torch.randn(5, 3), dynamic=[[0]], others=[(torch.ones(2, 3),), (-torch.ones(2, 3),)])
+
+
+def test_writing(agrees):
+    def written(x, i):
+        y, z, w = x.clone(), x.clone(), x.clone()
+        y[i] = 0
+        z[:, i] = 1
+        w[x > 0] = -1
+        v = x.clone()
+        v[i, :, i] = 2
+        return y, z, w, v, x.index_put((i,), torch.ones(5, 6), accumulate=True)
+
+    agrees(
+        written,
+        X,
+        torch.tensor([0, 3, 3]),
+        dynamic=[[0], []],
+        others=[(torch.randn(6, 5, 6), torch.tensor([4, 1, -1]))],
+    )
+
+
+def test_scattering(agrees):
+    def scattered(x, i, s):
+        return (
+            x.scatter(1, i, s),
+            x.scatter(0, i, 2.0),
+            x.scatter_add(1, i, s),
+            x.scatter_reduce(1, i, s, "amax"),
+            x.index_add(1, i[0], s[:, :2]),
+            x.index_copy(1, i[0], s[:, :2]),
+        )
+
+    agrees(scattered, torch.randn(3, 4), torch.tensor([[0, 2], [1, 0], [2, 1]]), torch.randn(3, 3))
+
+
+def test_sorting(agrees):
+    def ordered(x):
+        values, places = x.sort(1, descending=True)
+        return (
+            values,
+            places,
+            *x.topk(2, 1),
+            *x.topk(3, 0, largest=False),
+            x.argsort(-1),
+            *x.sort(dim=0, stable=True),
+        )
+
+    agrees(ordered, torch.randn(4, 5), dynamic=[[0]], others=[(torch.randn(3, 5),), (torch.randn(9, 5),)])
+
+
+def test_one_hot_and_buckets(agrees):
+    def counted(i, x):
+        return torch.nn.functional.one_hot(i, 5), torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0]))
+
+    agrees(
+        counted,
+        torch.tensor([0, 4, 2]),
+        torch.randn(6),
+        dynamic=[[0], [0]],
+        others=[(torch.tensor([1]), torch.randn(2))],
+    )
+
+
+def test_number_read_from_a_tensor(agrees):
+    def first(x, n):
+        count = n.item()
+        torch._check(count >= 0)
+        torch._check(count <= x.shape[0])
+        return x[:count] * 2, torch.arange(count)
+
+    agrees(first, torch.randn(6, 2), torch.tensor(4), others=[(torch.randn(6, 2), torch.tensor(2))])
