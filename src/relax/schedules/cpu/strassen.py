@@ -9,7 +9,7 @@
                                                     for i in range(3):                  in register tiles
     for i, j in T.grid(M, N):                           sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
         with T.block("D"):                          for i in range(4):
-            D[i, j] = f(C[i, j])                        right[0:384, 0:64] = T1, T2, T2 - B21 or T3
+            D[i, j] = f(C[i, j])                        right[0:384, 0:64] = T1, T2, B21 - T2 or T3
                                                         sums[3 + i, …] += lefts[ko, 3 + i, …] * right[…]
                                                 for io in range(43):                    a tile of each quarter
                                                     sums[0:4, …] = C11, C12, C21, C22
@@ -20,7 +20,7 @@ S. Winograd's, with
 
     S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21        T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12
 
-and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 - P6, and
+and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 + P6, and
 C22 = U + P7 + P4.
 Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
 weights take no more memory and few rows read no more of it: one after the other in the same memory, which stays in the
@@ -205,8 +205,6 @@ class Sevens:
         self.blocks = -(-self.half // self.block)
         self.is_full = self.blocks * self.block == self.half and self.depth % 2 == 0
         """True if blocks have no rows behind those of a half."""
-        self.copied = SUMS if self.is_full else PRODUCTS
-        """The right operands of a block that are copied: those behind the quarters, which are read where they are."""
         fitting = caches.l2 // 2 // (PRODUCTS * tile.rows * tile.columns * 4)
         self.most_tiles = min(max(fitting, LEAST_TILES), SLAB)
         """The most tiles of a part, whose seven sums stay in the second-level cache."""
@@ -419,37 +417,73 @@ class Sevens:
     # ------------------------------------------------------------------ products
 
     def _block(self, part: _Part, right: Buffer, ko: Var) -> Stmt:
-        """Seven products over a block of both halves of the depth, three of them with quarters as they are packed."""
-        plain, columns = PRODUCTS - self.copied, self.tile.columns
+        """Seven products over a block of both halves of the depth.
+
+        Quarters are read as they are packed, unless they are filled up; sums are made while the first tile reads them.
+        """
+        if not self.is_full:
+            return loop("i", PRODUCTS, lambda i: block([
+                self._right(part, right, ko, i), self._tiles(part, ko, i, right)]))  # fmt: skip
+        plain = PRODUCTS - SUMS
 
         def with_quarter(i: Var) -> Stmt:
             """B11, B21 or B22."""
-            side, lower = floordiv(i, 2), minimum(i, int64(1))
-            start = self._panel(part.pair, side) + (lower * self.half + ko * self.block) * columns
-            view = self._packed_view((self.block, columns), simplify(start))
+            view = self._quarter_of(part, ko, minimum(i, int64(1)), floordiv(i, 2))
             return DeclBuffer(view, self._tiles(part, ko, i, view))
 
         def with_sum(i: Var) -> Stmt:
-            return block([self._right(part, right, ko, i), self._tiles(part, ko, i + plain, right)])
+            first = self._first_tile(part, right, ko, i)
+            return block([
+                IfThenElse(part.tiles > 0, first),
+                self._tiles(part, ko, i + plain, right, 1),
+            ])
 
-        plainly = [loop("i", plain, with_quarter)] if plain else []
-        return block([*plainly, loop("i", self.copied, with_sum)])
+        return block([loop("i", plain, with_quarter), loop("i", SUMS, with_sum)])
 
-    def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer) -> Stmt:
-        """A product of blocks, in tiles."""
+    def _first_tile(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
+        """The first tile of a product with a sum of quarters, which stores the sum for the other tiles.
+
+        The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: a quarter less another or what is in place.
+        """
+        number, is_last = i + (PRODUCTS - SUMS), floordiv(i, SUMS - 1)
+
+        def of(first: Buffer, second: Buffer) -> Stmt:
+            zero = int64(0)
+            return self._tile(part, right, ko, number, zero, zero, lambda k, c: Sub(
+                vector_load(first, (k, c), self.tile.lanes), vector_load(second, (k, c), self.tile.lanes)))  # fmt: skip
+
+        outer = self._quarter_of(part, ko, is_last, int64(1)), self._quarter_of(part, ko, int64(0), is_last)
+        inner = self._quarter_of(part, ko, int64(1), 2 - i)
+        return IfThenElse(
+            floormod(i, SUMS - 1).equal(0),
+            DeclBuffer(outer[0], DeclBuffer(outer[1], of(*outer))),
+            DeclBuffer(inner, of(inner, right)),
+        )
+
+    def _quarter_of(self, part: _Part, ko: Var, half: PrimExpr, side: PrimExpr) -> Buffer:
+        """A block of a half of the depth of one of a pair of panels, as it is packed."""
+        columns = self.tile.columns
+        start = self._panel(part.pair, side) + (half * self.half + ko * self.block) * columns
+        return self._packed_view((self.block, columns), simplify(start))
+
+    def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
+        """A product of blocks, in tiles, of which some are done."""
         rows = self.tile.rows
-        return loop("io", part.tiles, lambda io: self._tile(part, right, ko, i, io * rows, io))
+        if not done:
+            return loop("io", part.tiles, lambda io: self._tile(part, right, ko, i, io * rows, io))
+        return loop("io", simplify(part.tiles - done), lambda io: self._tile(
+            part, right, ko, i, (io + done) * rows, io + done))  # fmt: skip
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
         """The place in the packed matrix at which one of a pair of panels begins."""
         return (pair * 2 + right) * (self.depth * self.tile.columns)
 
     def _right(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
-        """The right operand of product `i` of those that are copied, in the place of the one before it."""
+        """The right operand of product `i`, in the place of the one before it."""
         b11, b12, b21, b22 = ((half, side) for half in (0, 1) for side in (0, 1))
-        # B11, B21, B22, T1, T2 = B22 - T1, T2 - B21, T3: a quarter, or what is in place, and what is taken from it.
-        terms = ((b11, None), (b21, None), (b22, None), (b12, b11), (b22, _PLACE), (_PLACE, b21), (b22, b12))
-        *others, last = (self._difference(part, right, ko, *pair) for pair in terms[-self.copied :])
+        # B11, B21, B22, T1, T2 = B22 - T1, B21 - T2, T3: a quarter, less another one or what is in place.
+        terms = ((b11, None), (b21, None), (b22, None), (b12, b11), (b22, _PLACE), (b21, _PLACE), (b22, b12))
+        *others, last = (self._difference(part, right, ko, *pair) for pair in terms)
         result = last
         for number, stmt in reversed(list(enumerate(others))):
             result = IfThenElse(i.equal(number), stmt, result)
@@ -471,7 +505,7 @@ class Sevens:
             if quarter is _PLACE:
                 return vector_load(right, (k, c), lanes)
             row = ko * self.block + k
-            row = row if self.is_full else minimum(row, int64(halves[quarter[0]][1] - 1))
+            row = minimum(row, int64(halves[quarter[0]][1] - 1))
             return vector_load(views[quarter], (simplify(row), c), lanes)
 
         def value(k: Var, c: PrimExpr) -> Stmt:
@@ -492,8 +526,11 @@ class Sevens:
             elem_offset=offset,
         )
 
-    def _tile(self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, first: PrimExpr, io: Var) -> Stmt:
-        """The sums of a tile of one product, in registers."""
+    def _tile(
+        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, first: PrimExpr, io: PrimExpr,
+        made: Callable[[Var, PrimExpr], PrimExpr] | None = None,
+    ) -> Stmt:  # fmt: skip
+        """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores."""
         height, lanes, width = self.tile.rows, self.tile.lanes, self.tile.columns
         lefts, sums = part.slab.lefts, part.sums
         _, _, most, _ = lefts.shape
@@ -522,12 +559,12 @@ class Sevens:
             new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
             steps = alloc("vectors", (width,), self.dtype, "local", lambda vectors: loop(
                 "k", self.block, lambda k: block([
-                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k)])))  # fmt: skip
+                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k, made)])))  # fmt: skip
             return block([old, DeclBuffer(panel, DeclBuffer(left, steps)), new])
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: Var) -> tuple[Buffer, Callable[[PrimExpr], Stmt]]:
+    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: PrimExpr) -> tuple[Buffer, Callable[[PrimExpr], Stmt]]:
         """Prefetches of a tile: the lines of a part of a quarter of the next block of the panels, and their view."""
         columns, lanes = self.tile.columns, self.tile.lanes
         size = self.block * columns
@@ -539,10 +576,21 @@ class Sevens:
         return view, lambda k: Evaluate(prefetch(
             BufferLoad(view, (int64(0), start + k * lanes)), locality=2))  # fmt: skip
 
-    def _step(self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: PrimExpr) -> Stmt:
+    def _step(
+        self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: Var,
+        made: Callable[[Var, PrimExpr], PrimExpr] | None,
+    ) -> Stmt:  # fmt: skip
         """One rank-one update of a tile."""
         lanes = self.tile.lanes
-        loads = self._each_vector(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
+
+        def vector(c: PrimExpr) -> Stmt:
+            if made is None:
+                return vector_store(vectors, (c,), vector_load(right, (k, c), lanes))
+            value = Var("b", self.vector)
+            stores = block([vector_store(vectors, (c,), value), vector_store(right, (k, c), value)])
+            return LetStmt(value, made(k, c), stores)
+
+        loads = self._each_vector(vector)
 
         def row(p: Var) -> Stmt:
             element = Var("a", self.vector)
@@ -594,7 +642,7 @@ class Sevens:
         ])  # fmt: skip
         values = [
             (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
-            (c12, Add(Add(u, fourth), third)), (c21, Sub(w, sixth)), (c22, Add(w, fourth)),
+            (c12, Add(Add(u, fourth), third)), (c21, Add(w, sixth)), (c22, Add(w, fourth)),
         ]  # fmt: skip
         loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
         for var, value in reversed([*loads, *values]):
