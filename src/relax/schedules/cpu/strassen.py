@@ -89,7 +89,7 @@ from ..build import (
     vector_store,
 )
 from .operands import Matrices, Results, tile_view
-from .tiling import TASKS_PER_CORE, Tile, panels, tile_for
+from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
 from .winograd import FAST_ALGORITHMS
 
 ERROR: Final = 4.5
@@ -140,6 +140,8 @@ class _Part:
     slab: _Slab
     begin: PrimExpr
     tiles: PrimExpr
+    low: PrimExpr
+    """1 if the last tile has only rows for a low one, else 0."""
     pair: PrimExpr
     sums: Buffer
 
@@ -357,7 +359,8 @@ class Sevens:
                 # A share is at most `most_tiles`; said again, it bounds all indices of a part by numbers.
                 return named("begin", simplify(minimum(part * share, tiles)), lambda begin: named(
                     "held", minimum(simplify(minimum(share, tiles - begin)), int64(self.most_tiles)), lambda held:
-                        self._part(slab, begin, held, pair, flags, var)))  # fmt: skip
+                        named("low", self._low(slab, begin, held), lambda low: self._part(
+                            slab, (begin, held, low), pair, flags, var))))  # fmt: skip
 
             return digits(var, ["part", "pair"], [parts, pairs], of)
 
@@ -379,14 +382,19 @@ class Sevens:
 
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 
+    def _low(self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
+        """1 if the rows of a slab leave so few for the last of some tiles, behind others, that a low one has them."""
+        left = slab.upper - (begin + tiles - 1) * self.tile.rows
+        return simplify(Select(And(LE(left, int64(LOW)), tiles > 1), int64(1), int64(0)))
+
     def _part(
-        self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr, pair: PrimExpr, flags: Buffer, task: Var
+        self, slab: _Slab, held: tuple[PrimExpr, PrimExpr, PrimExpr], pair: PrimExpr, flags: Buffer, task: Var
     ) -> Stmt:
         """The results of some tiles of rows and a pair of panels."""
         shape = (PRODUCTS, self._part_rows(), self.tile.columns)
 
         def summed(sums: Buffer) -> Stmt:
-            part = _Part(slab, begin, tiles, pair, sums)
+            part = _Part(slab, *held, pair, sums)
             return block([
                 *([] if self.blocks == 1 else [self._cleared(part)]),
                 scratch("right", (self.block, self.tile.columns), self.dtype, lambda right: loop(
@@ -448,8 +456,7 @@ class Sevens:
         number, is_last = i + (PRODUCTS - SUMS), floordiv(i, SUMS - 1)
 
         def of(first: Buffer, second: Buffer) -> Stmt:
-            zero = int64(0)
-            return self._tile(part, right, ko, number, zero, zero, lambda k, c: Sub(
+            return self._tile(part, right, ko, number, int64(0), self.tile.rows, lambda k, c: Sub(
                 vector_load(first, (k, c), self.tile.lanes), vector_load(second, (k, c), self.tile.lanes)))  # fmt: skip
 
         outer = self._quarter_of(part, ko, is_last, int64(1)), self._quarter_of(part, ko, int64(0), is_last)
@@ -468,11 +475,13 @@ class Sevens:
 
     def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
         """A product of blocks, in tiles, of which some are done."""
-        rows = self.tile.rows
-        if not done:
-            return loop("io", part.tiles, lambda io: self._tile(part, right, ko, i, io * rows, io))
-        return loop("io", simplify(part.tiles - done), lambda io: self._tile(
-            part, right, ko, i, (io + done) * rows, io + done))  # fmt: skip
+
+        def tile(io: PrimExpr, height: int) -> Stmt:
+            return self._tile(part, right, ko, i, io, height)
+
+        whole = loop("io", simplify(part.tiles - part.low - done), lambda io: tile(
+            io + done if done else io, self.tile.rows))  # fmt: skip
+        return block([whole, loop("low", part.low, lambda io: tile(part.tiles - 1 + io, LOW))])
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
         """The place in the packed matrix at which one of a pair of panels begins."""
@@ -527,14 +536,14 @@ class Sevens:
         )
 
     def _tile(
-        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, first: PrimExpr, io: PrimExpr,
+        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, io: PrimExpr, height: int,
         made: Callable[[Var, PrimExpr], PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
         """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores."""
-        height, lanes, width = self.tile.rows, self.tile.lanes, self.tile.columns
+        lanes, width, first = self.tile.lanes, self.tile.columns, io * self.tile.rows
         lefts, sums = part.slab.lefts, part.sums
         _, _, most, _ = lefts.shape
-        row = (ko * PRODUCTS + i) * most + part.begin * height + first
+        row = (ko * PRODUCTS + i) * most + part.begin * self.tile.rows + first
         left = decl_buffer(
             [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
             elem_offset=simplify(row * self.block),
@@ -581,7 +590,7 @@ class Sevens:
         made: Callable[[Var, PrimExpr], PrimExpr] | None,
     ) -> Stmt:  # fmt: skip
         """One rank-one update of a tile."""
-        lanes = self.tile.lanes
+        lanes, (height, _) = self.tile.lanes, acc.shape
 
         def vector(c: PrimExpr) -> Stmt:
             if made is None:
@@ -598,7 +607,7 @@ class Sevens:
                 vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
             return LetStmt(element, spread(BufferLoad(left, (p, k)), lanes), update)
 
-        return block([loads, loop("p", self.tile.rows, row, ForKind.UNROLLED)])
+        return block([loads, loop("p", height, row, ForKind.UNROLLED)])
 
     # ------------------------------------------------------------------ results
 
@@ -609,11 +618,12 @@ class Sevens:
 
         def tile(io: Var) -> Stmt:
             first = io * height
+            last = Select((io + 1).equal(part.tiles), part.low, int64(0))
 
             def combined(flag: Buffer) -> Stmt:
                 return block([
                     vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
-                    loop("r", height, lambda r: self._each_vector(
+                    loop("r", simplify(height - last * (height - LOW)), lambda r: self._each_vector(
                         lambda c: self._combined(part.sums, flag, first + r, c))),
                     vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
                 ])  # fmt: skip
