@@ -332,7 +332,9 @@ class Sevens:
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
         values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
+        # The next row is asked for: A may be in the third level, and rows of a block are too short for the processor to see.
         result = block([
+            *(Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views),
             *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
             *(vector_store(greatest, (int64(i), int64(0)), maximum(
                 vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
