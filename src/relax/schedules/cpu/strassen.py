@@ -49,7 +49,7 @@ chapter 23. To form the sums while packing is the idea of J. Huang et al., *Stra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -118,6 +118,10 @@ _Quarter: TypeAlias = tuple[int, int]
 """The half of the depth and the panel of a pair."""
 _PLACE: Final[_Quarter] = (-1, -1)
 """In the place of a quarter: what is in the memory of right operands."""
+_NEXT: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 1), (1, 1), (1, 0), (0, 1), (0, 0))
+"""The quarter that the product behind each one reads; behind the last one is the first of the next block."""
+_NEXT_OTHER: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 0), (1, 1), (1, 0), (1, 1), (0, 0))
+"""The other quarter that it reads, if it reads two."""
 
 
 @dataclass(frozen=True)
@@ -576,14 +580,24 @@ class Sevens:
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
     def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: PrimExpr) -> tuple[Buffer, Callable[[PrimExpr], Stmt]]:
-        """Prefetches of a tile: the lines of a part of a quarter of the next block of the panels, and their view."""
-        columns, lanes = self.tile.columns, self.tile.lanes
-        size = self.block * columns
-        quarter = floormod(i, 4)
-        place = self._panel(part.pair, floormod(quarter, 2)) + floordiv(quarter, 2) * (self.half * columns)
+        """Prefetches of a tile: lines of a quarter of the panels that the next product reads, and the view of them.
+
+        Each of four tiles asks for a part of a quarter, the next four for that of the other one if there are two.
+        """
+        columns, lanes, parts = self.tile.columns, self.tile.lanes, self.tile.vectors
+        is_other = floormod(floordiv(io, parts), 2)
+        (half, side), (other_half, other_side) = (
+            [_chosen(i, [quarter[place] for quarter in quarters]) for place in (0, 1)]
+            for quarters in (_NEXT, _NEXT_OTHER)
+        )
+        half = Select(is_other.equal(0), half, other_half)
+        side = Select(is_other.equal(0), side, other_side)
+        place = self._panel(part.pair, side) + half * (self.half * columns)
         view = self._packed_view((1, columns), simplify(place))
+        size = self.block * columns
         following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
-        start = simplify(following + floormod(io, self.tile.vectors) * (self.block * lanes))
+        following = Select(i.equal(PRODUCTS - 1), following, ko * size)
+        start = simplify(following + floormod(io, parts) * (self.block * lanes))
         return view, lambda k: Evaluate(prefetch(
             BufferLoad(view, (int64(0), start + k * lanes)), locality=2))  # fmt: skip
 
@@ -701,6 +715,15 @@ class Sevens:
 def _while(finite: Buffer, body: Stmt) -> Stmt:
     """The statement, unless something was found already for which all is computed plainly."""
     return IfThenElse(NE(BufferLoad(finite, (int64(0),)), int64(0)), body)
+
+
+def _chosen(i: PrimExpr, values: Sequence[int]) -> PrimExpr:
+    """The value with a number."""
+    *others, last = values
+    result: PrimExpr = int64(last)
+    for number, value in reversed(list(enumerate(others))):
+        result = Select(i.equal(number), int64(value), result)
+    return simplify(result)
 
 
 def tiles_of(tiles: PrimExpr) -> int:
