@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ...prim import GT, Add, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import GT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, exp, floordiv, floormod
 from ...prim.intrin import min as minimum

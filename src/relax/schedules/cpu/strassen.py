@@ -99,8 +99,10 @@ EVEN: Final = 16
 PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
-LEAST_ROWS: Final = 96
+LEAST_ROWS: Final = 48
 """The rows from which on sums cost less than the eighth product."""
+LEAST_UNEVEN_ROWS: Final = 96
+"""The same where some cores get more pairs of panels than others."""
 LEAST_DEPTH: Final = 256
 """The depth from which on making results of seven sums costs little."""
 LEAST_PAIRS: Final = 2
@@ -111,7 +113,7 @@ EVEN_TASKS: Final = 2
 """The tasks of a core that keep it busy if all cores have as many: parts of the rows would make sums of B again."""
 LEAST_TILES: Final = 8
 """The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
-WASTE: Final = 16
+WASTE: Final = 8
 """Rows that fill up tiles may be one in so many."""
 
 _Quarter: TypeAlias = tuple[int, int]
@@ -168,7 +170,8 @@ def panels_by_sevens(operands: Matrices, target: Target) -> int:
     pairs = wide.number // 2
     if wide.size != tile.vectors or pairs < LEAST_PAIRS:
         return 0
-    if isinstance(operands.rows, IntImm) and not bool(simplify(is_worth_it(operands.rows, tile))):
+    worth = is_worth_it(operands.rows, 2 * pairs, target)
+    if isinstance(operands.rows, IntImm) and not bool(simplify(worth)):
         return 0
     return 2 * pairs
 
@@ -179,11 +182,14 @@ def _reads_results(operands: Matrices) -> bool:
     return any(load.buffer.data is data for load in loads_in(operands.store.value))
 
 
-def is_worth_it(rows: PrimExpr, tile: Tile) -> PrimExpr:
-    """A condition that is true for enough rows, which fill most of their tiles."""
+def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
+    """A condition that is true for enough rows, which fill most of their tiles, with so many panels."""
+    tile, cores, pairs = tile_for(target, 32), target.num_cores, count // 2
+    is_even = pairs % cores == 0 or pairs >= TASKS_PER_CORE * cores
+    least = LEAST_ROWS if is_even else LEAST_UNEVEN_ROWS
     slabs, tiles = _slabs(rows, tile)
     filled = slabs * tiles * (2 * tile.rows)
-    return And(LE(int64(LEAST_ROWS), rows), LE(filled * (WASTE - 1), rows * WASTE))
+    return And(LE(int64(least), rows), LE(filled * (WASTE - 1), rows * WASTE))
 
 
 def _slabs(rows: PrimExpr, tile: Tile) -> tuple[PrimExpr, PrimExpr]:
@@ -336,7 +342,7 @@ class Sevens:
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
         values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
-        # The next row is asked for: A may be in the third level, and rows of a block are too short for the processor to see.
+        # A may be in the third level, and rows of a block are short for what processors recognise.
         result = block([
             *(Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views),
             *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
@@ -447,17 +453,15 @@ class Sevens:
 
         def with_sum(i: Var) -> Stmt:
             first = self._first_tile(part, right, ko, i)
-            return block([
-                IfThenElse(part.tiles > 0, first),
-                self._tiles(part, ko, i + plain, right, 1),
-            ])
+            return block([IfThenElse(part.tiles > 0, first), self._tiles(part, ko, i + plain, right, 1)])
 
         return block([loop("i", plain, with_quarter), loop("i", SUMS, with_sum)])
 
     def _first_tile(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
         """The first tile of a product with a sum of quarters, which stores the sum for the other tiles.
 
-        The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: a quarter less another or what is in place.
+        The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: a quarter less another
+        or less what is in place.
         """
         number, is_last = i + (PRODUCTS - SUMS), floordiv(i, SUMS - 1)
 
@@ -554,7 +558,6 @@ class Sevens:
             [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
             elem_offset=simplify(row * self.block),
         )  # fmt: skip
-        panel, asked = self._asked(part, ko, i, io)
 
         def asked_left(k: PrimExpr) -> Stmt:
             """Prefetches of the sums of A for the next tile, which follow those of this one."""
@@ -572,15 +575,18 @@ class Sevens:
 
             old = each(lambda p, c: vector_store(acc, (p, c), begun(p, c)))
             new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
-            steps = alloc("vectors", (width,), self.dtype, "local", lambda vectors: loop(
-                "k", self.block, lambda k: block([
-                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k, made)])))  # fmt: skip
-            return block([old, DeclBuffer(panel, DeclBuffer(left, steps)), new])
+            steps = self._asking(part, ko, i, io, lambda asked: alloc(
+                "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.block, lambda k: block([
+                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
+            return block([old, DeclBuffer(left, steps), new])
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: PrimExpr) -> tuple[Buffer, Callable[[PrimExpr], Stmt]]:
-        """Prefetches of a tile: lines of a quarter of the panels that the next product reads, and the view of them.
+    def _asking(
+        self, part: _Part, ko: Var, i: PrimExpr, io: PrimExpr,
+        body: Callable[[Callable[[PrimExpr], Stmt]], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """`body` of prefetches of a tile: lines of a quarter of the panels that the next product reads.
 
         Each of four tiles asks for a part of a quarter, the next four for that of the other one if there are two.
         """
@@ -592,14 +598,17 @@ class Sevens:
         )
         half = Select(is_other.equal(0), half, other_half)
         side = Select(is_other.equal(0), side, other_side)
-        place = self._panel(part.pair, side) + half * (self.half * columns)
-        view = self._packed_view((1, columns), simplify(place))
         size = self.block * columns
         following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
         following = Select(i.equal(PRODUCTS - 1), following, ko * size)
-        start = simplify(following + floormod(io, parts) * (self.block * lanes))
-        return view, lambda k: Evaluate(prefetch(
-            BufferLoad(view, (int64(0), start + k * lanes)), locality=2))  # fmt: skip
+        line = following + floormod(io, parts) * (self.block * lanes)
+
+        def asking(quarter: Var) -> Stmt:
+            view = self._packed_view((1, columns), quarter)
+            return DeclBuffer(view, let("line", line, lambda line: body(lambda k: Evaluate(prefetch(
+                BufferLoad(view, (int64(0), line + k * lanes)), locality=2)))))  # fmt: skip
+
+        return let("quarter", self._panel(part.pair, side) + half * (self.half * columns), asking)
 
     def _step(
         self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: Var,
@@ -723,7 +732,7 @@ def _chosen(i: PrimExpr, values: Sequence[int]) -> PrimExpr:
     result: PrimExpr = int64(last)
     for number, value in reversed(list(enumerate(others))):
         result = Select(i.equal(number), int64(value), result)
-    return simplify(result)
+    return result
 
 
 def tiles_of(tiles: PrimExpr) -> int:
