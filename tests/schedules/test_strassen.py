@@ -70,7 +70,34 @@ def of_any_rows():
     return Compiled(te.var("m", "int64"), 270, 257)
 
 
-ROWS = [0, 1, 2, 7, 48, 95, 96, 97, 101, 102, 107, 108, 120, 128, 255, 256, 257, 512, 516, 517, 1033]
+ROWS = [
+    0,
+    1,
+    2,
+    7,
+    47,
+    48,
+    49,
+    56,
+    62,
+    64,
+    95,
+    96,
+    97,
+    101,
+    102,
+    107,
+    108,
+    120,
+    128,
+    255,
+    256,
+    257,
+    512,
+    516,
+    517,
+    1033,
+]
 
 
 @pytest.mark.parametrize("m", ROWS)
@@ -80,7 +107,7 @@ def test_one_function_for_any_number_of_rows(of_any_rows, m):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("m", [96, 128, 383, 600])
+@pytest.mark.parametrize("m", [56, 96, 128, 383, 600])
 def test_known_rows_and_what_follows_the_product(m, threads):
     before = num_threads()
     set_num_threads(threads)
@@ -92,17 +119,26 @@ def test_known_rows_and_what_follows_the_product(m, threads):
         set_num_threads(before)
 
 
-@pytest.mark.parametrize("k", [256, 258, 271, 1400])
+@pytest.mark.parametrize("k", [256, 258, 271, 1400, 1536])
 def test_depths_of_one_and_of_several_blocks(k):
     compiled = Compiled(te.var("m", "int64"), 256, k)
-    a, b = integers(130, k), integers(k, 256)
-    np.testing.assert_array_equal(compiled(a, b), a @ b)
+    for m in (56, 84, 120, 128, 130):  # halves of 28, 42, 60, 64 and 65 rows: with a lower tile and without
+        a, b = integers(m, k), integers(k, 256)
+        np.testing.assert_array_equal(compiled(a, b), a @ b)
 
 
-@pytest.mark.parametrize(("m", "k"), [(24, 32), (13, 33), (50, 21)])
+@pytest.mark.parametrize(("m", "k"), [(24, 32), (20, 64), (13, 33), (50, 21)])
 def test_the_interpreter_computes_the_same(target, monkeypatch, m, k):
     """With smaller limits, so that the interpreter need not take long: slabs of 24 rows, of which 50 rows are three."""
-    limits = {"LEAST_ROWS": 12, "LEAST_DEPTH": 20, "LEAST_PAIRS": 1, "SLAB": 2, "LEAST_TILES": 1, "WASTE": 2}
+    limits = {
+        "LEAST_ROWS": 12,
+        "LEAST_UNEVEN_ROWS": 12,
+        "LEAST_DEPTH": 20,
+        "LEAST_PAIRS": 1,
+        "SLAB": 2,
+        "LEAST_TILES": 1,
+        "WASTE": 2,
+    }
     for name, value in limits.items():
         monkeypatch.setattr(strassen, name, value)
     func, packing = packed(product(te.var("m", "int64"), 180, k, residual=True), target)
@@ -194,8 +230,8 @@ def test_packed_weights_that_are_stored_transposed(target):
 @pytest.mark.parametrize(
     ("m", "n", "k", "dtype"),
     [
-        (90, 512, 512, "float32"),  # few rows
-        (97, 512, 512, "float32"),  # 108 rows of tiles for 97
+        (47, 512, 512, "float32"),  # few rows
+        (62, 512, 512, "float32"),  # 72 rows of tiles for 62
         (128, 128, 512, "float32"),  # one pair of panels
         (128, 512, 128, "float32"),  # shallow
         (128, 512, 512, "float64"),
@@ -203,6 +239,15 @@ def test_packed_weights_that_are_stored_transposed(target):
 )
 def test_products_for_which_it_does_not_pay(target, m, n, k, dtype):
     assert not is_by_sevens(packed(product(m, n, k, dtype=dtype), target)[0])
+
+
+@pytest.mark.parametrize(("rows", "columns", "cores", "fast"), [
+    (90, 384, 1, True), (90, 384, 2, False), (90, 512, 2, True), (96, 384, 2, True),
+])  # fmt: skip
+def test_fewer_rows_suffice_where_all_cores_get_as_many_pairs(rows, columns, cores, fast):
+    """384 columns are three pairs of panels: one of two cores would have two of them."""
+    target = resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}")
+    assert is_by_sevens(packed(product(rows, columns, 512), target)[0]) == fast
 
 
 def test_results_in_the_place_of_an_operand():

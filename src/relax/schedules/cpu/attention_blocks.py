@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ...prim import Add, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import GT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, exp, floordiv, floormod
 from ...prim.intrin import min as minimum
@@ -229,10 +229,12 @@ class Streamed:
                 def lane(i: PrimExpr) -> Stmt:
                     names = [Var(f"s{p}", self.dtype) for p in range(height)]
                     stores = [BufferStore(weights, s, (first + p, i)) for p, s in enumerate(names)]
-                    most: PrimExpr = BufferLoad(new, (i,))
-                    for name in names:
-                        most = Max(most, name)
-                    result = block([*stores, BufferStore(new, most, (i,))])
+                    most = [Var(f"most{p}", self.dtype) for p in range(height + 1)]
+                    result = block([*stores, BufferStore(new, most[-1], (i,))])
+                    for name, old, greater in reversed(list(zip(names, most[:-1], most[1:], strict=True))):
+                        # A NaN need not be the greatest: its weight is NaN whatever is taken from it.
+                        result = LetStmt(greater, Select(GT(name, old), name, old), result)
+                    result = LetStmt(most[0], BufferLoad(new, (i,)), result)
                     for p, name in reversed(list(enumerate(names))):
                         product = BufferLoad(acc, (int64(p), i))
                         place = (first + p, i)

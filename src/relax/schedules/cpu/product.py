@@ -133,7 +133,7 @@ def packed_tiled(operands: Matrices, target: Target) -> Stmt:
         """The panels that are done, and the others; all others if that form is not for so many rows."""
         fast, worth = (
             Sevens(operands, target, count).product(done),
-            simplify(is_worth_it(operands.rows, writer.tile)),
+            simplify(is_worth_it(operands.rows, count, target)),
         )
         first = BufferLoad(done, (int64(0),))
         return block([

@@ -9,7 +9,7 @@
                                                     for i in range(3):                  in register tiles
     for i, j in T.grid(M, N):                           sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
         with T.block("D"):                          for i in range(4):
-            D[i, j] = f(C[i, j])                        right[0:384, 0:64] = T1, T2, T2 - B21 or T3
+            D[i, j] = f(C[i, j])                        right[0:384, 0:64] = T1, T2, B21 - T2 or T3
                                                         sums[3 + i, …] += lefts[ko, 3 + i, …] * right[…]
                                                 for io in range(43):                    a tile of each quarter
                                                     sums[0:4, …] = C11, C12, C21, C22
@@ -20,7 +20,7 @@ S. Winograd's, with
 
     S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21        T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12
 
-and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 - P6, and
+and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 + P6, and
 C22 = U + P7 + P4.
 Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
 weights take no more memory and few rows read no more of it: one after the other in the same memory, which stays in the
@@ -49,7 +49,7 @@ chapter 23. To form the sums while packing is the idea of J. Huang et al., *Stra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -89,7 +89,7 @@ from ..build import (
     vector_store,
 )
 from .operands import Matrices, Results, tile_view
-from .tiling import TASKS_PER_CORE, Tile, panels, tile_for
+from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
 from .winograd import FAST_ALGORITHMS
 
 ERROR: Final = 4.5
@@ -99,8 +99,10 @@ EVEN: Final = 16
 PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
-LEAST_ROWS: Final = 96
+LEAST_ROWS: Final = 48
 """The rows from which on sums cost less than the eighth product."""
+LEAST_UNEVEN_ROWS: Final = 96
+"""The same where some cores get more pairs of panels than others."""
 LEAST_DEPTH: Final = 256
 """The depth from which on making results of seven sums costs little."""
 LEAST_PAIRS: Final = 2
@@ -111,13 +113,17 @@ EVEN_TASKS: Final = 2
 """The tasks of a core that keep it busy if all cores have as many: parts of the rows would make sums of B again."""
 LEAST_TILES: Final = 8
 """The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
-WASTE: Final = 16
+WASTE: Final = 8
 """Rows that fill up tiles may be one in so many."""
 
 _Quarter: TypeAlias = tuple[int, int]
 """The half of the depth and the panel of a pair."""
 _PLACE: Final[_Quarter] = (-1, -1)
 """In the place of a quarter: what is in the memory of right operands."""
+_NEXT: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 1), (1, 1), (1, 0), (0, 1), (0, 0))
+"""The quarter that the product behind each one reads; behind the last one is the first of the next block."""
+_NEXT_OTHER: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 0), (1, 1), (1, 0), (1, 1), (0, 0))
+"""The other quarter that it reads, if it reads two."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,8 @@ class _Part:
     slab: _Slab
     begin: PrimExpr
     tiles: PrimExpr
+    low: PrimExpr
+    """1 if the last tile has only rows for a low one, else 0."""
     pair: PrimExpr
     sums: Buffer
 
@@ -162,7 +170,8 @@ def panels_by_sevens(operands: Matrices, target: Target) -> int:
     pairs = wide.number // 2
     if wide.size != tile.vectors or pairs < LEAST_PAIRS:
         return 0
-    if isinstance(operands.rows, IntImm) and not bool(simplify(is_worth_it(operands.rows, tile))):
+    worth = is_worth_it(operands.rows, 2 * pairs, target)
+    if isinstance(operands.rows, IntImm) and not bool(simplify(worth)):
         return 0
     return 2 * pairs
 
@@ -173,11 +182,14 @@ def _reads_results(operands: Matrices) -> bool:
     return any(load.buffer.data is data for load in loads_in(operands.store.value))
 
 
-def is_worth_it(rows: PrimExpr, tile: Tile) -> PrimExpr:
-    """A condition that is true for enough rows, which fill most of their tiles."""
+def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
+    """A condition that is true for enough rows, which fill most of their tiles, with so many panels."""
+    tile, cores, pairs = tile_for(target, 32), target.num_cores, count // 2
+    is_even = pairs % cores == 0 or pairs >= TASKS_PER_CORE * cores
+    least = LEAST_ROWS if is_even else LEAST_UNEVEN_ROWS
     slabs, tiles = _slabs(rows, tile)
     filled = slabs * tiles * (2 * tile.rows)
-    return And(LE(int64(LEAST_ROWS), rows), LE(filled * (WASTE - 1), rows * WASTE))
+    return And(LE(int64(least), rows), LE(filled * (WASTE - 1), rows * WASTE))
 
 
 def _slabs(rows: PrimExpr, tile: Tile) -> tuple[PrimExpr, PrimExpr]:
@@ -205,8 +217,6 @@ class Sevens:
         self.blocks = -(-self.half // self.block)
         self.is_full = self.blocks * self.block == self.half and self.depth % 2 == 0
         """True if blocks have no rows behind those of a half."""
-        self.copied = SUMS if self.is_full else PRODUCTS
-        """The right operands of a block that are copied: those behind the quarters, which are read where they are."""
         fitting = caches.l2 // 2 // (PRODUCTS * tile.rows * tile.columns * 4)
         self.most_tiles = min(max(fitting, LEAST_TILES), SLAB)
         """The most tiles of a part, whose seven sums stay in the second-level cache."""
@@ -332,7 +342,9 @@ class Sevens:
         a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
         s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
         values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
+        # A may be in the third level, and rows of a block are short for what processors recognise.
         result = block([
+            *(Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views),
             *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
             *(vector_store(greatest, (int64(i), int64(0)), maximum(
                 vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
@@ -359,7 +371,8 @@ class Sevens:
                 # A share is at most `most_tiles`; said again, it bounds all indices of a part by numbers.
                 return named("begin", simplify(minimum(part * share, tiles)), lambda begin: named(
                     "held", minimum(simplify(minimum(share, tiles - begin)), int64(self.most_tiles)), lambda held:
-                        self._part(slab, begin, held, pair, flags, var)))  # fmt: skip
+                        named("low", self._low(slab, begin, held), lambda low: self._part(
+                            slab, (begin, held, low), pair, flags, var))))  # fmt: skip
 
             return digits(var, ["part", "pair"], [parts, pairs], of)
 
@@ -381,14 +394,19 @@ class Sevens:
 
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 
+    def _low(self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
+        """1 if the rows of a slab leave so few for the last of some tiles, behind others, that a low one has them."""
+        left = slab.upper - (begin + tiles - 1) * self.tile.rows
+        return simplify(Select(And(LE(left, int64(LOW)), tiles > 1), int64(1), int64(0)))
+
     def _part(
-        self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr, pair: PrimExpr, flags: Buffer, task: Var
+        self, slab: _Slab, held: tuple[PrimExpr, PrimExpr, PrimExpr], pair: PrimExpr, flags: Buffer, task: Var
     ) -> Stmt:
         """The results of some tiles of rows and a pair of panels."""
         shape = (PRODUCTS, self._part_rows(), self.tile.columns)
 
         def summed(sums: Buffer) -> Stmt:
-            part = _Part(slab, begin, tiles, pair, sums)
+            part = _Part(slab, *held, pair, sums)
             return block([
                 *([] if self.blocks == 1 else [self._cleared(part)]),
                 scratch("right", (self.block, self.tile.columns), self.dtype, lambda right: loop(
@@ -419,37 +437,72 @@ class Sevens:
     # ------------------------------------------------------------------ products
 
     def _block(self, part: _Part, right: Buffer, ko: Var) -> Stmt:
-        """Seven products over a block of both halves of the depth, three of them with quarters as they are packed."""
-        plain, columns = PRODUCTS - self.copied, self.tile.columns
+        """Seven products over a block of both halves of the depth.
+
+        Quarters are read as they are packed, unless they are filled up; sums are made while the first tile reads them.
+        """
+        if not self.is_full:
+            return loop("i", PRODUCTS, lambda i: block([
+                self._right(part, right, ko, i), self._tiles(part, ko, i, right)]))  # fmt: skip
+        plain = PRODUCTS - SUMS
 
         def with_quarter(i: Var) -> Stmt:
             """B11, B21 or B22."""
-            side, lower = floordiv(i, 2), minimum(i, int64(1))
-            start = self._panel(part.pair, side) + (lower * self.half + ko * self.block) * columns
-            view = self._packed_view((self.block, columns), simplify(start))
+            view = self._quarter_of(part, ko, minimum(i, int64(1)), floordiv(i, 2))
             return DeclBuffer(view, self._tiles(part, ko, i, view))
 
         def with_sum(i: Var) -> Stmt:
-            return block([self._right(part, right, ko, i), self._tiles(part, ko, i + plain, right)])
+            first = self._first_tile(part, right, ko, i)
+            return block([IfThenElse(part.tiles > 0, first), self._tiles(part, ko, i + plain, right, 1)])
 
-        plainly = [loop("i", plain, with_quarter)] if plain else []
-        return block([*plainly, loop("i", self.copied, with_sum)])
+        return block([loop("i", plain, with_quarter), loop("i", SUMS, with_sum)])
 
-    def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer) -> Stmt:
-        """A product of blocks, in tiles."""
-        rows = self.tile.rows
-        return loop("io", part.tiles, lambda io: self._tile(part, right, ko, i, io * rows, io))
+    def _first_tile(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
+        """The first tile of a product with a sum of quarters, which stores the sum for the other tiles.
+
+        The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: a quarter less another
+        or less what is in place.
+        """
+        number, is_last = i + (PRODUCTS - SUMS), floordiv(i, SUMS - 1)
+
+        def of(first: Buffer, second: Buffer) -> Stmt:
+            return self._tile(part, right, ko, number, int64(0), self.tile.rows, lambda k, c: Sub(
+                vector_load(first, (k, c), self.tile.lanes), vector_load(second, (k, c), self.tile.lanes)))  # fmt: skip
+
+        outer = self._quarter_of(part, ko, is_last, int64(1)), self._quarter_of(part, ko, int64(0), is_last)
+        inner = self._quarter_of(part, ko, int64(1), 2 - i)
+        return IfThenElse(
+            floormod(i, SUMS - 1).equal(0),
+            DeclBuffer(outer[0], DeclBuffer(outer[1], of(*outer))),
+            DeclBuffer(inner, of(inner, right)),
+        )
+
+    def _quarter_of(self, part: _Part, ko: Var, half: PrimExpr, side: PrimExpr) -> Buffer:
+        """A block of a half of the depth of one of a pair of panels, as it is packed."""
+        columns = self.tile.columns
+        start = self._panel(part.pair, side) + (half * self.half + ko * self.block) * columns
+        return self._packed_view((self.block, columns), simplify(start))
+
+    def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
+        """A product of blocks, in tiles, of which some are done."""
+
+        def tile(io: PrimExpr, height: int) -> Stmt:
+            return self._tile(part, right, ko, i, io, height)
+
+        whole = loop("io", simplify(part.tiles - part.low - done), lambda io: tile(
+            io + done if done else io, self.tile.rows))  # fmt: skip
+        return block([whole, loop("low", part.low, lambda io: tile(part.tiles - 1 + io, LOW))])
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
         """The place in the packed matrix at which one of a pair of panels begins."""
         return (pair * 2 + right) * (self.depth * self.tile.columns)
 
     def _right(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
-        """The right operand of product `i` of those that are copied, in the place of the one before it."""
+        """The right operand of product `i`, in the place of the one before it."""
         b11, b12, b21, b22 = ((half, side) for half in (0, 1) for side in (0, 1))
-        # B11, B21, B22, T1, T2 = B22 - T1, T2 - B21, T3: a quarter, or what is in place, and what is taken from it.
-        terms = ((b11, None), (b21, None), (b22, None), (b12, b11), (b22, _PLACE), (_PLACE, b21), (b22, b12))
-        *others, last = (self._difference(part, right, ko, *pair) for pair in terms[-self.copied :])
+        # B11, B21, B22, T1, T2 = B22 - T1, B21 - T2, T3: a quarter, less another one or what is in place.
+        terms = ((b11, None), (b21, None), (b22, None), (b12, b11), (b22, _PLACE), (b21, _PLACE), (b22, b12))
+        *others, last = (self._difference(part, right, ko, *pair) for pair in terms)
         result = last
         for number, stmt in reversed(list(enumerate(others))):
             result = IfThenElse(i.equal(number), stmt, result)
@@ -471,7 +524,7 @@ class Sevens:
             if quarter is _PLACE:
                 return vector_load(right, (k, c), lanes)
             row = ko * self.block + k
-            row = row if self.is_full else minimum(row, int64(halves[quarter[0]][1] - 1))
+            row = minimum(row, int64(halves[quarter[0]][1] - 1))
             return vector_load(views[quarter], (simplify(row), c), lanes)
 
         def value(k: Var, c: PrimExpr) -> Stmt:
@@ -492,17 +545,19 @@ class Sevens:
             elem_offset=offset,
         )
 
-    def _tile(self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, first: PrimExpr, io: Var) -> Stmt:
-        """The sums of a tile of one product, in registers."""
-        height, lanes, width = self.tile.rows, self.tile.lanes, self.tile.columns
+    def _tile(
+        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, io: PrimExpr, height: int,
+        made: Callable[[Var, PrimExpr], PrimExpr] | None = None,
+    ) -> Stmt:  # fmt: skip
+        """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores."""
+        lanes, width, first = self.tile.lanes, self.tile.columns, io * self.tile.rows
         lefts, sums = part.slab.lefts, part.sums
         _, _, most, _ = lefts.shape
-        row = (ko * PRODUCTS + i) * most + part.begin * height + first
+        row = (ko * PRODUCTS + i) * most + part.begin * self.tile.rows + first
         left = decl_buffer(
             [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
             elem_offset=simplify(row * self.block),
         )  # fmt: skip
-        panel, asked = self._asked(part, ko, i, io)
 
         def asked_left(k: PrimExpr) -> Stmt:
             """Prefetches of the sums of A for the next tile, which follow those of this one."""
@@ -520,29 +575,56 @@ class Sevens:
 
             old = each(lambda p, c: vector_store(acc, (p, c), begun(p, c)))
             new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
-            steps = alloc("vectors", (width,), self.dtype, "local", lambda vectors: loop(
-                "k", self.block, lambda k: block([
-                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k)])))  # fmt: skip
-            return block([old, DeclBuffer(panel, DeclBuffer(left, steps)), new])
+            steps = self._asking(part, ko, i, io, lambda asked: alloc(
+                "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.block, lambda k: block([
+                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
+            return block([old, DeclBuffer(left, steps), new])
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: _Part, ko: Var, i: PrimExpr, io: Var) -> tuple[Buffer, Callable[[PrimExpr], Stmt]]:
-        """Prefetches of a tile: the lines of a part of a quarter of the next block of the panels, and their view."""
-        columns, lanes = self.tile.columns, self.tile.lanes
-        size = self.block * columns
-        quarter = floormod(i, 4)
-        place = self._panel(part.pair, floormod(quarter, 2)) + floordiv(quarter, 2) * (self.half * columns)
-        view = self._packed_view((1, columns), simplify(place))
-        following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
-        start = simplify(following + floormod(io, self.tile.vectors) * (self.block * lanes))
-        return view, lambda k: Evaluate(prefetch(
-            BufferLoad(view, (int64(0), start + k * lanes)), locality=2))  # fmt: skip
+    def _asking(
+        self, part: _Part, ko: Var, i: PrimExpr, io: PrimExpr,
+        body: Callable[[Callable[[PrimExpr], Stmt]], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """`body` of prefetches of a tile: lines of a quarter of the panels that the next product reads.
 
-    def _step(self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: PrimExpr) -> Stmt:
+        Each of four tiles asks for a part of a quarter, the next four for that of the other one if there are two.
+        """
+        columns, lanes, parts = self.tile.columns, self.tile.lanes, self.tile.vectors
+        is_other = floormod(floordiv(io, parts), 2)
+        (half, side), (other_half, other_side) = (
+            [_chosen(i, [quarter[place] for quarter in quarters]) for place in (0, 1)]
+            for quarters in (_NEXT, _NEXT_OTHER)
+        )
+        half = Select(is_other.equal(0), half, other_half)
+        side = Select(is_other.equal(0), side, other_side)
+        size = self.block * columns
+        following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
+        following = Select(i.equal(PRODUCTS - 1), following, ko * size)
+        line = following + floormod(io, parts) * (self.block * lanes)
+
+        def asking(quarter: Var) -> Stmt:
+            view = self._packed_view((1, columns), quarter)
+            return DeclBuffer(view, let("line", line, lambda line: body(lambda k: Evaluate(prefetch(
+                BufferLoad(view, (int64(0), line + k * lanes)), locality=2)))))  # fmt: skip
+
+        return let("quarter", self._panel(part.pair, side) + half * (self.half * columns), asking)
+
+    def _step(
+        self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: Var,
+        made: Callable[[Var, PrimExpr], PrimExpr] | None,
+    ) -> Stmt:  # fmt: skip
         """One rank-one update of a tile."""
-        lanes = self.tile.lanes
-        loads = self._each_vector(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
+        lanes, (height, _) = self.tile.lanes, acc.shape
+
+        def vector(c: PrimExpr) -> Stmt:
+            if made is None:
+                return vector_store(vectors, (c,), vector_load(right, (k, c), lanes))
+            value = Var("b", self.vector)
+            stores = block([vector_store(vectors, (c,), value), vector_store(right, (k, c), value)])
+            return LetStmt(value, made(k, c), stores)
+
+        loads = self._each_vector(vector)
 
         def row(p: Var) -> Stmt:
             element = Var("a", self.vector)
@@ -550,7 +632,7 @@ class Sevens:
                 vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
             return LetStmt(element, spread(BufferLoad(left, (p, k)), lanes), update)
 
-        return block([loads, loop("p", self.tile.rows, row, ForKind.UNROLLED)])
+        return block([loads, loop("p", height, row, ForKind.UNROLLED)])
 
     # ------------------------------------------------------------------ results
 
@@ -561,11 +643,12 @@ class Sevens:
 
         def tile(io: Var) -> Stmt:
             first = io * height
+            last = Select((io + 1).equal(part.tiles), part.low, int64(0))
 
             def combined(flag: Buffer) -> Stmt:
                 return block([
                     vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
-                    loop("r", height, lambda r: self._each_vector(
+                    loop("r", simplify(height - last * (height - LOW)), lambda r: self._each_vector(
                         lambda c: self._combined(part.sums, flag, first + r, c))),
                     vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
                 ])  # fmt: skip
@@ -594,7 +677,7 @@ class Sevens:
         ])  # fmt: skip
         values = [
             (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
-            (c12, Add(Add(u, fourth), third)), (c21, Sub(w, sixth)), (c22, Add(w, fourth)),
+            (c12, Add(Add(u, fourth), third)), (c21, Add(w, sixth)), (c22, Add(w, fourth)),
         ]  # fmt: skip
         loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
         for var, value in reversed([*loads, *values]):
@@ -641,6 +724,15 @@ class Sevens:
 def _while(finite: Buffer, body: Stmt) -> Stmt:
     """The statement, unless something was found already for which all is computed plainly."""
     return IfThenElse(NE(BufferLoad(finite, (int64(0),)), int64(0)), body)
+
+
+def _chosen(i: PrimExpr, values: Sequence[int]) -> PrimExpr:
+    """The value with a number."""
+    *others, last = values
+    result: PrimExpr = int64(last)
+    for number, value in reversed(list(enumerate(others))):
+        result = Select(i.equal(number), int64(value), result)
+    return result
 
 
 def tiles_of(tiles: PrimExpr) -> int:
