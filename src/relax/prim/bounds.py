@@ -53,6 +53,7 @@ from .poly import (
     value_of,
     without,
 )
+from .tables import Table, copied, noted
 
 DEPTH = 4
 FUEL = 400
@@ -88,17 +89,17 @@ class Budget:
 class Facts:
     """Facts about variables, for one scope."""
 
-    values: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
+    values: Table[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
     """Variables that stand for expressions."""
-    solved: dict[Var, Poly] = field(default_factory=dict[Var, Poly])
+    solved: Table[Var, Poly] = field(default_factory=dict[Var, Poly])
     """Variables that equations give in terms of others; none of them occurs in any other fact."""
-    ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
+    ranges: Table[Var, Interval] = field(default_factory=dict[Var, Interval])
     nonnegative: list[Poly] = field(default_factory=list[Poly])
     """Polynomials known to be ≥ 0."""
     nonzero: list[Poly] = field(default_factory=list[Poly])
-    truths: dict[Any, bool] = field(default_factory=dict[Any, bool])
+    truths: Table[Any, bool] = field(default_factory=dict[Any, bool])
     """Conditions known to hold or not, by their keys."""
-    mentioned: set[Factor] = field(default_factory=set[Factor])
+    mentioned: Table[Factor, None] = field(default_factory=dict[Factor, None])
     """Factors of polynomials in `solved`, `nonnegative` and `nonzero`; perhaps of some that are there no more."""
     limits: tuple[tuple[PrimExpr, int], ...] = ()
     """Expressions of sizes that are computed without overflow, and what they are at most; inner ones first."""
@@ -107,13 +108,13 @@ class Facts:
 
     def copy(self) -> Facts:
         return Facts(
-            dict(self.values),
-            dict(self.solved),
-            dict(self.ranges),
+            copied(self.values),
+            copied(self.solved),
+            copied(self.ranges),
             list(self.nonnegative),
             list(self.nonzero),
-            dict(self.truths),
-            set(self.mentioned),
+            copied(self.truths),
+            copied(self.mentioned),
             self.limits,
             self.wraps,
         )
@@ -121,17 +122,17 @@ class Facts:
     def add_nonnegative(self, p: Poly) -> None:
         """Note that p ≥ 0."""
         self.nonnegative.append(p)
-        self.mentioned.update(factors_of(p))
+        noted(self.mentioned, factors_of(p))
 
     def add_nonzero(self, p: Poly) -> None:
         """Note that p ≠ 0."""
         self.nonzero.append(p)
-        self.mentioned.update(factors_of(p))
+        noted(self.mentioned, factors_of(p))
 
     def add_solved(self, variable: Var, image: Poly) -> None:
         """Note what a variable is."""
         self.solved[variable] = image
-        self.mentioned.update(factors_of(image))
+        noted(self.mentioned, factors_of(image))
 
     @property
     def empty(self) -> bool:
@@ -190,7 +191,7 @@ class _Term(NamedTuple):
 class Bounds:
     """Bounds of polynomials under some facts."""
 
-    def __init__(self, facts: Facts, rank: dict[Factor, int], budget: Budget | None = None) -> None:
+    def __init__(self, facts: Facts, rank: Table[Factor, int], budget: Budget | None = None) -> None:
         self.facts = facts
         self.budget = Budget() if budget is None else budget
         self.rank = rank

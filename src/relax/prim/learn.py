@@ -21,6 +21,7 @@ from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Max, Not, Or
 from .intervals import Interval, variable_range
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
+from .tables import Table
 
 
 def learn(normalizer: Normalizer, condition: PrimExpr, holds: bool = True) -> Normalizer:
@@ -91,7 +92,7 @@ def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly 
     return p
 
 
-def _solution(normalizer: Normalizer, p: Poly, ranges: dict[Var, Interval]) -> tuple[Var, Poly] | None:
+def _solution(normalizer: Normalizer, p: Poly, ranges: Table[Var, Interval]) -> tuple[Var, Poly] | None:
     """A variable and what it is, if p = 0."""
     variables = list(lone_variables(p))
     if variables and isinstance(variables[0], Var):
@@ -112,7 +113,7 @@ def _solution(normalizer: Normalizer, p: Poly, ranges: dict[Var, Interval]) -> t
 
 
 def _remainder_solution(
-    normalizer: Normalizer, p: Poly, atom: Atom, ranges: dict[Var, Interval]
+    normalizer: Normalizer, p: Poly, atom: Atom, ranges: Table[Var, Interval]
 ) -> tuple[Var, Poly] | None:
     """x - y·(x // y) - r = 0: a variable of x, with x = y·q + r."""
     x, y = atom.args

@@ -65,6 +65,7 @@ from .poly import (
     value_of,
 )
 from .rules import EXACT, INTRINSICS, LAWS, Check, Rule
+from .tables import Table, copied
 from .terms import flatten, summands
 from .traits import fails_itself, has_effects, may_fail
 
@@ -120,13 +121,13 @@ class Normalizer:
         outer: Normalizer | None = None,
     ) -> None:
         self.facts = facts
-        self.rank: dict[Factor, int] = {}
+        self.rank: Table[Factor, int] = {} if outer is None else copied(outer.rank)
         """Factors in order of first occurrence."""
         self.bounds = Bounds(facts, self.rank, budget)
         self.assume_defined = assume_defined
         self._ideal = assume_defined and facts.wraps
         """True if what follows from exact operations may be written with such as do not fit: in proofs."""
-        self._atoms: dict[Any, Atom] = {}
+        self._atoms: Table[Any, Atom] = {} if outer is None else copied(outer._atoms)
         self._done: dict[int, tuple[PrimExpr, Poly]] = {}
         self._keys: dict[int, tuple[PrimExpr, _Key]] = {}
         for expr, most in facts.limits if outer is None else ():
@@ -503,8 +504,6 @@ class Normalizer:
     def under(self, facts: Facts, budget: Budget | None = None) -> Normalizer:
         """A normalizer with more facts, and perhaps limits, whose atoms are the same objects as this one's."""
         inner = Normalizer(facts, self.assume_defined, self.bounds.budget if budget is None else budget, self)
-        inner._atoms = dict(self._atoms)
-        inner.rank.update(self.rank)
         inner.bounds.limits.update(self.bounds.limits)
         inner.bounds.remainders += self.bounds.remainders
         for expr, most in facts.limits[len(self.facts.limits) :]:

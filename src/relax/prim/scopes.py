@@ -6,7 +6,7 @@ it, and only once: a chain holds a normalizer for each number of statements, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from .bounds import Facts
@@ -33,6 +33,37 @@ class Told:
         self.simplifier: Simplifier | None = None
 
 
+class Chain:
+    """Normalizers that were told of one more statement each, from the first `start` statements on."""
+
+    __slots__ = ("start", "told")
+
+    def __init__(self, start: int = 0, told: Sequence[Told] = ()) -> None:
+        self.start = start
+        self.told = list(told)
+
+    @property
+    def count(self) -> int:
+        """The number of statements that the last normalizer was told of."""
+        return self.start + len(self.told) - 1
+
+    def tail(self) -> Chain:
+        """A chain of the last normalizer alone."""
+        return Chain(self.count, self.told[-1:]) if self.told else Chain()
+
+    def forget(self, count: int) -> None:
+        """Take back all statements but the first `count`."""
+        if count < self.start:
+            self.clear()
+        else:
+            del self.told[count - self.start + 1 :]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.start = 0
+        self.told.clear()
+
+
 class Statements:
     """Conditions and limits, oldest first, over the facts of a beginning; and three readers of them."""
 
@@ -40,18 +71,16 @@ class Statements:
         self.facts = facts
         """The facts of the beginning: values and ranges of variables."""
         self.items: list[PrimExpr | Limits] = []
-        self._given: list[Told] = []
-        self._limited: list[Told] = []
-        self._learnt: list[Told] = []
+        self._given = Chain()
+        self._limited = Chain()
+        self._learnt = Chain()
 
     def copy(self) -> Statements:
         """The same statements, to which others will be added."""
         other = Statements(self.facts.copy())
         other.items = list(self.items)
         other._given, other._limited, other._learnt = (
-            list(self._given),
-            list(self._limited),
-            list(self._learnt),
+            chain.tail() for chain in (self._given, self._limited, self._learnt)
         )
         return other
 
@@ -66,7 +95,7 @@ class Statements:
             self.begin(facts)
         del self.items[count:]
         for chain in (self._given, self._limited, self._learnt):
-            del chain[count + 1 :]
+            chain.forget(count)
 
     def begin(self, facts: Facts) -> None:
         """Begin with other facts: what was worked out is worked out anew."""
@@ -94,21 +123,22 @@ class Statements:
         return told.simplifier
 
     def _last(
-        self, chain: list[Told], tell: Callable[[Told, PrimExpr | Limits], Told], proofs: bool = True
+        self, chain: Chain, tell: Callable[[Told, PrimExpr | Limits], Told], proofs: bool = True
     ) -> Told:
         """The last of a chain, made by telling its members one statement each."""
-        if not chain:
-            chain.append(Told(Normalizer(self.facts, assume_defined=proofs)))
-        for statement in self.items[len(chain) - 1 :]:
-            chain.append(tell(chain[-1], statement))
-        return chain[-1]
+        told = chain.told
+        if not told:
+            told.append(Told(Normalizer(self.facts, assume_defined=proofs)))
+        for statement in self.items[chain.count :]:
+            told.append(tell(told[-1], statement))
+        return told[-1]
 
     def _with_learnt(self, told: Told, statement: PrimExpr | Limits) -> Told:
         if isinstance(statement, PrimExpr):
             return _learnt(told, statement)
         if not told.unsure:
             return _limited(told, statement)
-        items = self.items[: len(self._learnt)]
+        items = self.items[: self._learnt.count + 1]
         result = Told(Normalizer(self.facts, assume_defined=True))
         for limits in items:
             result = result if isinstance(limits, PrimExpr) else _limited(result, limits)
