@@ -134,9 +134,9 @@ class Knowledge:
         limits = [GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))] if low <= high else []
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
         # What is read from memory was read once; another load of the same place may give something else.
-        inside = (
-            (GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))) if stable else ()
-        )
+        inside = [GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))] if stable else []
+        if limits and inside and isinstance(start, IntImm):  # the same is said once
+            del inside[isinstance(extent, IntImm) :], limits[0]
         with self._scope((*limits, *inside, *runs), outside.under("loop", var, start, extent)):
             yield
         self._set_range(var, None)
