@@ -316,7 +316,11 @@ class Knowledge:
             above = self._is_assumed(least) or self.holds(least)
         if not below and not reads_memory(size):
             most = LT(wide, cast(INT64, size))
-            below = self._is_assumed(LT(wide, simplify(most.b))) or self.holds(most)
+            below = (
+                self._is_assumed(LT(wide, simplify(most.b)))
+                or self._follows_below(index, size)
+                or self.holds(most)
+            )
         return above, below
 
     def _plainly_below(self, index: PrimExpr, size: PrimExpr) -> bool:
@@ -354,6 +358,27 @@ class Knowledge:
             type(assumed) is type(condition) and structural_equal(assumed, condition)
             for assumed in reversed(self._assumed)
         )
+
+    def _follows_below(self, index: PrimExpr, size: PrimExpr) -> bool:
+        """True if index < size follows from one condition, as x + 31 < n says of x + y where y ≤ 31, by numbers."""
+        if not self.fits(index):
+            return False
+        for assumed in reversed(self._assumed):
+            if not isinstance(assumed, (LT, LE)) or not same(assumed.b, size) or not self.fits(assumed.a):
+                continue
+            terms = _terms(index, 1, {})
+            _terms(assumed.a, -1, terms)
+            if self._highest(terms) <= (0 if isinstance(assumed, LT) else -1):
+                return True
+        return False
+
+    def _highest(self, terms: dict[PrimExpr | None, int]) -> Bound:
+        """The greatest value that a sum can have, by the intervals of its terms."""
+        total: Bound = terms.get(None, 0)
+        for term, factor in terms.items():
+            if term is not None and factor:
+                total += factor * self.interval(term)[factor > 0]
+        return total
 
     def nonzero(self, expr: PrimExpr) -> bool:
         """True if an integer cannot be 0."""
@@ -417,6 +442,21 @@ def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:
         return -INF, INF
     limit = comparison.b.value
     return (-INF, limit - 1) if isinstance(comparison, LT) is not negated else (limit, INF)
+
+
+def _terms(expr: PrimExpr, factor: int, terms: dict[PrimExpr | None, int]) -> dict[PrimExpr | None, int]:
+    """Add `factor` times an expression to a sum, given as the factor of each term; that of None is a number."""
+    match expr:
+        case IntImm(_, value):
+            terms[None] = terms.get(None, 0) + factor * value
+        case Add(a, b) | Sub(a, b):
+            _terms(a, factor, terms)
+            _terms(b, factor if isinstance(expr, Add) else -factor, terms)
+        case Mul(a, IntImm(_, value)):
+            _terms(a, factor * value, terms)
+        case _:
+            terms[expr] = terms.get(expr, 0) + factor
+    return terms
 
 
 def reads_memory(expr: PrimExpr) -> bool:
