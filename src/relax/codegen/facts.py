@@ -63,6 +63,8 @@ class _Answers:
         self.fits: dict[PrimExpr, bool] = {}
         self.others: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
         """By the identities of what was asked about, which is there so that it stays alive."""
+        self.unproven: dict[tuple[PrimExpr | int, frozenset[tuple[PrimExpr | None, int]]], int] = {}
+        """The least number that, added to terms, is not known to stay below a size: by the size and the terms."""
         self._under: dict[tuple[object, ...], tuple[_Answers, tuple[object, ...]]] = {}
 
     def under(self, *facts: object) -> _Answers:
@@ -158,17 +160,21 @@ class Knowledge:
     @contextmanager
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
         """A context in which `var` stands for `value`."""
-        # A load's value was read once; another load of the same place may give something else.
         outside = self._answers
-        conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
-        if var.dtype.is_integer:
-            low, high = self.interval(value)
-            if var.nonnegative and low < 0 <= high:  # the prover knows it by itself
-                low = 0
-            elif conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
-                low = 0
-                conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
-            self._set_range(var, (low, high))
+        if not var.dtype.is_integer:  # it says nothing of integers: what was asked outside is known
+            with self._scope((), outside):
+                yield
+            self._answers = outside
+            return
+        # A load's value was read once; another load of the same place may give something else.
+        conditions = () if reads_memory(value) else (EQ(var, value),)
+        low, high = self.interval(value)
+        if var.nonnegative and low < 0 <= high:  # the prover knows it by itself
+            low = 0
+        elif conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
+            low = 0
+            conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
+        self._set_range(var, (low, high))
         size = self._size_of_quotient(value)
         if size is not None:
             self._sizes[var] = size
@@ -319,7 +325,7 @@ class Knowledge:
             below = (
                 self._is_assumed(LT(wide, simplify(most.b)))
                 or self._follows_below(index, size)
-                or self.holds(most)
+                or self._proves_below(index, size, most)
             )
         return above, below
 
@@ -370,6 +376,22 @@ class Knowledge:
             _terms(assumed.a, -1, terms)
             if self._highest(terms) <= (0 if isinstance(assumed, LT) else -1):
                 return True
+        return False
+
+    def _proves_below(self, index: PrimExpr, size: PrimExpr, below: LT) -> bool:
+        """True if the prover says so; it is not asked of x + 1 where it did not see that x is below the same size.
+
+        Elements of unrolled loops differ in the number they add, and what cannot be proven takes the prover longest.
+        """
+        terms = _terms(index, 1, {})
+        number = terms.pop(None, 0)
+        question = _size_key(size), frozenset(terms.items())
+        least = self._answers.unproven.get(question)
+        if least is not None and least <= number:
+            return False
+        if self.holds(below):
+            return True
+        self._answers.unproven[question] = number
         return False
 
     def _highest(self, terms: dict[PrimExpr | None, int]) -> Bound:
@@ -442,6 +464,10 @@ def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:
         return -INF, INF
     limit = comparison.b.value
     return (-INF, limit - 1) if isinstance(comparison, LT) is not negated else (limit, INF)
+
+
+def _size_key(size: PrimExpr) -> PrimExpr | int:
+    return size.value if isinstance(size, IntImm) else size
 
 
 def _terms(expr: PrimExpr, factor: int, terms: dict[PrimExpr | None, int]) -> dict[PrimExpr | None, int]:
