@@ -134,7 +134,9 @@ def _checked_vector(
         last = cx.facts.answer(lambda: expr.base + expr.stride * (expr.lanes - 1), "last lane", expr)
         ends = (expr.base, last)
         above, below = cx.facts.in_bounds(last, size)
-        if cx.facts.interval(expr.stride)[0] >= 0:  # the first lane is below the last, unless that is less than 0
+        if (
+            cx.facts.interval(expr.stride)[0] >= 0
+        ):  # the first lane is below the last, unless that is less than 0
             proofs = [cx.facts.nonnegative(expr.base), above and below]
         else:
             proofs = [all(cx.facts.in_bounds(expr.base, size)), above and below]

@@ -83,9 +83,7 @@ class AlongChannels(Writer):
                 def begun(whole: PrimExpr) -> Stmt:
                     """Copy the first part, and what tiles do not copy of the others."""
                     number = rows if self.tiles_copy else self.inputs
-                    first = loop(
-                        "k", number, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes))
-                    )
+                    first = loop("k", number, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes)))
                     others = loop("k", self.inputs - rows, lambda k: loop("v", vectors - whole, lambda v: let(
                         "vector", minimum(whole + v, int64(columns // lanes - 1)), lambda vector: copy(
                             k + rows, vector * lanes))))  # fmt: skip
