@@ -6,7 +6,8 @@ import pytest
 
 from relax.codegen.facts import Knowledge
 from relax.prim import SizeVar, Var, const
-from relax.prim.intrin import floordiv
+from relax.prim.intrin import floordiv, floormod
+from relax.prim.intrin import max as maximum
 from relax.prim.intrin import min as minimum
 
 
@@ -95,3 +96,83 @@ def test_names_of_sizes_are_not_negative(facts):
     with facts.binding(count, minimum(number(32), left)), facts.binding(plain, minimum(number(32), left)):
         assert facts.interval(count) == (0, 32)
         assert facts.interval(plain)[0] < 0
+
+
+def test_an_index_below_another_that_a_condition_compares_with_the_size(facts):
+    (size,) = sizes("size")
+    at, lane = name("at"), name("lane")
+    with (
+        facts.loop(at, number(0), number(1000)),
+        facts.loop(lane, number(0), number(16)),
+        facts.binding(size, number(512)),
+    ):
+        assert facts.in_bounds(at + lane, size) == (True, False)
+        with facts.condition(at + 15 < size):
+            assert facts.in_bounds(at + lane, size) == (True, True)
+            assert facts.in_bounds(at + 1 + lane, size) == (True, False)
+            assert facts.in_bounds(at * 2 + lane, size) == (True, False)
+        with facts.condition(at + 16 <= size):
+            assert facts.in_bounds(at + lane, size) == (True, True)
+            assert facts.in_bounds(at + 1 + lane, size) == (True, False)
+        with facts.condition(at + 15 < size, False):
+            assert facts.in_bounds(at + lane, size) == (True, False)
+
+
+def test_an_index_below_another_that_may_wrap_around_is_not_known(facts):
+    (size,) = sizes("size")
+    at = name("at")  # any number: at + 15 may be less than at
+    with facts.condition(at + 15 < size):
+        assert facts.in_bounds(at, size) == (False, False)
+
+
+def test_whole_vectors_of_a_block_are_below_the_size_that_ends_the_last_block(facts):
+    (columns,) = sizes("columns")
+    facts.size(columns)
+    strip, length, q = name("strip"), name("length"), name("q")
+    begin = strip * 1024
+    with (
+        facts.loop(strip, number(0), number(100)),
+        facts.binding(length, minimum(number(1024), columns - begin)),
+        facts.loop(q, number(0), floordiv(length, number(16))),
+    ):
+        assert facts.in_bounds(begin + q * 16 + 15, columns) == (True, True)
+        assert facts.in_bounds(begin + q * 16 + 16, columns) == (True, False)
+        assert facts.in_bounds(begin + q * 15 + 15, columns) == (True, False)
+        assert facts.in_bounds(strip * 1025 + q * 16 + 15, columns) == (True, False)
+
+
+def test_digits_of_a_loop_over_a_product_with_numbers(facts):
+    batch, lines = sizes("batch", "lines")
+    facts.size(batch)
+    facts.size(lines)
+    flat, row, rest, image = name("flat"), name("row"), name("rest"), name("image")
+    rows = maximum(lines, number(1)) * 16
+    with (
+        facts.loop(flat, number(0), batch * 3 * rows),
+        facts.binding(row, floormod(flat, rows)),
+        facts.binding(rest, floordiv(flat, rows)),
+        facts.binding(image, floordiv(rest, number(3))),
+    ):
+        assert facts.in_bounds(image, batch) == (True, True)
+        assert facts.in_bounds(rest, batch) == (True, False)
+        assert facts.in_bounds(row, maximum(lines, number(1)) * 16) == (True, True)
+        assert facts.in_bounds(floordiv(row, number(2)), maximum(lines, number(1)) * 8) == (True, True)
+        assert facts.in_bounds(floordiv(row, number(2)), maximum(lines, number(1)) * 7) == (True, False)
+        assert facts.in_bounds(floordiv(row, number(3)), maximum(lines, number(1)) * 8) == (True, False)
+
+
+def test_the_prover_is_not_asked_of_the_next_element_of_what_it_could_not_prove(monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(Knowledge, "holds", lambda self, condition: asked.append(str(condition)))
+    facts = Knowledge()
+    (size,) = sizes("size")
+    at, loaded = name("at"), Var("loaded", "float32")
+    with facts.loop(at, number(0), number(100)):
+        assert facts.in_bounds(at + 1, size) == (True, False)
+        with facts.binding(loaded, const(1.0, "float32")):
+            assert facts.in_bounds(at + 2, size) == (True, False)
+        assert asked == ["at + 1 < size"]
+        assert facts.in_bounds(at, size) == (True, False)
+        with facts.condition(at < 50):  # says more
+            assert facts.in_bounds(at + 2, size) == (True, False)
+    assert asked == ["at + 1 < size", "at < size", "at + 2 < size"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..ir import DataType, structural_equal
 from ..prim import (
@@ -50,6 +50,9 @@ INT64 = DataType("int64")
 
 T = TypeVar("T")
 
+_Terms: TypeAlias = "dict[PrimExpr | None, int]"
+"""A sum: the factor of each term, and that of None, which is a number."""
+
 
 class _Answers:
     """Answers under some facts, and by what is told next, those under these facts and more.
@@ -63,6 +66,8 @@ class _Answers:
         self.fits: dict[PrimExpr, bool] = {}
         self.others: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
         """By the identities of what was asked about, which is there so that it stays alive."""
+        self.unproven: dict[tuple[PrimExpr | int, frozenset[tuple[PrimExpr | None, int]]], int] = {}
+        """The least number that, added to terms, is not known to stay below a size: by the size and the terms."""
         self._under: dict[tuple[object, ...], tuple[_Answers, tuple[object, ...]]] = {}
 
     def under(self, *facts: object) -> _Answers:
@@ -77,6 +82,24 @@ def _identities(parts: tuple[object, ...]) -> tuple[object, ...]:
     return tuple(part if isinstance(part, (bool, str)) else id(part) for part in parts)
 
 
+class _Product(NamedTuple):
+    """A number times factors that are not numbers, none of them negative."""
+
+    number: int
+    factors: tuple[PrimExpr, ...]
+
+    def divided_by(self, divisor: _Product) -> _Product | None:
+        """The product of which this one is a multiple; None if it is none, as far as the factors tell."""
+        left = list(self.factors)
+        for factor in divisor.factors:
+            found = [i for i, one in enumerate(left) if one is factor or structural_equal(one, factor)]
+            if not found:
+                return None
+            del left[found[0]]
+        number, rest = divmod(self.number, divisor.number)
+        return None if rest else _Product(number, tuple(left))
+
+
 class Knowledge:
     """Facts in scopes: what a `with` adds is forgotten at its end."""
 
@@ -84,6 +107,8 @@ class Knowledge:
         self._ranges: dict[Var, Interval] = {}
         self._sizes: dict[Var, PrimExpr] = {}
         """Variables from 0 up to (not including) an expression: of loops, and their highest digits."""
+        self._products: dict[Var, _Product] = {}
+        """Variables from 0 up to (not including) a product: quotients of loops' variables, their digits."""
         self._values: dict[Var, PrimExpr] = {}
         """The values that variables stand for."""
         self._assumed: list[PrimExpr | list[Limit]] = []
@@ -135,8 +160,12 @@ class Knowledge:
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
         # What is read from memory was read once; another load of the same place may give something else.
         inside = (
-            (GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))) if stable else ()
+            [GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))] if stable else []
         )
+        if limits and inside and isinstance(start, IntImm):  # the same is said once
+            del limits[0]
+            if isinstance(extent, IntImm):
+                del limits[0]
         with self._scope((*limits, *inside, *runs), outside.under("loop", var, start, extent)):
             yield
         self._set_range(var, None)
@@ -158,49 +187,69 @@ class Knowledge:
     @contextmanager
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
         """A context in which `var` stands for `value`."""
-        # A load's value was read once; another load of the same place may give something else.
         outside = self._answers
-        conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
-        if var.dtype.is_integer:
-            low, high = self.interval(value)
-            if var.nonnegative and low < 0 <= high:  # the prover knows it by itself
-                low = 0
-            elif conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
-                low = 0
-                conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
-            self._set_range(var, (low, high))
-        size = self._size_of_quotient(value)
-        if size is not None:
-            self._sizes[var] = size
+        if not var.dtype.is_integer:  # it says nothing of integers: what was asked outside is known
+            with self._scope((), outside):
+                yield
+            self._answers = outside
+            return
+        # A load's value was read once; another load of the same place may give something else.
+        conditions = () if reads_memory(value) else (EQ(var, value),)
+        low, high = self.interval(value)
+        if var.nonnegative and low < 0 <= high:  # the prover knows it by itself
+            low = 0
+        elif conditions and low < 0 <= high and isinstance(value, Min) and self._is_number_of(value):
+            low = 0
+            conditions = (*conditions, GE(var, IntImm(var.dtype, 0)))
+        self._set_range(var, (low, high))
+        product = self._product_above(value)
+        if product is not None:
+            self._products[var] = product
+            if product.number == 1 and len(product.factors) == 1:
+                self._sizes[var] = product.factors[0]
         if conditions:
             self._values[var] = value
         with self._scope(conditions, outside.under("let", var, value)):
             yield
         self._set_range(var, None)
         self._sizes.pop(var, None)
+        self._products.pop(var, None)
         self._values.pop(var, None)
         self._answers = outside
 
-    def _size_of_quotient(self, value: PrimExpr) -> PrimExpr | None:
-        """The size s that i // b // c is below, where i < s * b * c is a loop's variable; None for other expressions.
+    def _product_above(self, value: PrimExpr) -> _Product | None:
+        """The product that a digit of a loop's variable is below: s of i // b // c where i < s * b * c, and b of i % b.
 
-        That the product may wrap around does not matter: it is less than the true one then.
+        None for other expressions. That the loop's product may wrap around does not matter: it is less than the true
+        one then.
         """
-        divisors: list[PrimExpr] = []
-        while isinstance(value, FloorDiv):
-            divisors.append(value.b)
-            value = value.a
-        if not divisors or not isinstance(value, Var) or value not in self._sizes:
-            return None
-        factors = list(_factors(self._sizes[value]))
-        if any(self.interval(factor)[0] < 0 for factor in factors):
-            return None
-        for divisor in divisors:
-            found = [i for i, factor in enumerate(factors) if same(factor, divisor)]
-            if not found or self.interval(divisor)[0] < 1:
+        match value:
+            case Var():
+                known = self._products.get(value)
+                size = self._sizes.get(value)
+                return self._product(size) if known is None and size is not None else known
+            case FloorMod(_, divisor) if self._is_divisor(divisor):
+                return self._product(divisor)
+            case FloorDiv(a, divisor) if self._is_divisor(divisor):
+                whole, part = self._product_above(a), self._product(divisor)
+                return None if whole is None or part is None else whole.divided_by(part)
+            case _:
                 return None
-            del factors[found[0]]
-        return factors[0] if len(factors) == 1 else None
+
+    def _is_divisor(self, expr: PrimExpr) -> bool:
+        return self.interval(expr)[0] >= 1 and self.fits(expr) and not reads_memory(expr)
+
+    def _product(self, expr: PrimExpr) -> _Product | None:
+        """An expression as a product of numbers ≥ 0; None if a factor may be negative."""
+        number, others = 1, list[PrimExpr]()
+        for factor in _factors(expr):
+            if self.interval(factor)[0] < 0:
+                return None
+            if isinstance(factor, IntImm):
+                number *= factor.value
+            else:
+                others.append(factor)
+        return _Product(number, tuple(others))
 
     def _is_number_of(self, value: Min) -> bool:
         """True if a minimum is ≥ 0: mostly of a block's size and of what is left, of which many indices are made."""
@@ -316,7 +365,11 @@ class Knowledge:
             above = self._is_assumed(least) or self.holds(least)
         if not below and not reads_memory(size):
             most = LT(wide, cast(INT64, size))
-            below = self._is_assumed(LT(wide, simplify(most.b))) or self.holds(most)
+            below = (
+                self._is_assumed(LT(wide, simplify(most.b)))
+                or self._follows_below(index, size)
+                or self._proves_below(index, size, most)
+            )
         return above, below
 
     def _plainly_below(self, index: PrimExpr, size: PrimExpr) -> bool:
@@ -325,18 +378,50 @@ class Knowledge:
         So too is what lies behind the beginning of a block, in a loop over those of the block that are within the size.
         """
         match index:
-            case Var():
-                return index in self._sizes and same(self._sizes[index], size)
+            case Var() if index in self._sizes and same(self._sizes[index], size):
+                return True
+            case Var() | FloorDiv():
+                return self._is_within(self._product_above(index), size)
             case Min(a, b):
                 return self._plainly_below(a, size) or self._plainly_below(b, size)
             case Sub(a, IntImm(_, value)):
                 return value > 0 and same(a, size) and self.fits(index)
-            case Add(begin, Var() as inner) if inner in self._sizes and self.fits(index):
-                return self._ends_within(begin, self._sizes[inner], size)
+            case Add(begin, Var() as inner) if (
+                inner in self._sizes
+                and self.fits(index)
+                and self._ends_within(begin, self._sizes[inner], size)
+            ):
+                return True
+            case Add():
+                return self._is_in_vector(index, size)
             case _:
                 return False
 
-    def _ends_within(self, begin: PrimExpr, count: PrimExpr, size: PrimExpr) -> bool:
+    def _is_within(self, product: _Product | None, size: PrimExpr) -> bool:
+        """True if a product is at most a size, as far as its factors tell."""
+        if product is None or isinstance(size, IntImm) or not self.fits(size):
+            return False
+        limit = self._product(size)
+        rest = None if limit is None else product.divided_by(_Product(1, limit.factors))
+        return limit is not None and rest is not None and not rest.factors and rest.number <= limit.number
+
+    def _is_in_vector(self, index: Add, size: PrimExpr) -> bool:
+        """True if an index is in one of the whole vectors of a block that ends within the size.
+
+        So is begin + v * 16 + 15 where v < count // 16, if begin + count ≤ size as `_ends_within` sees it.
+        """
+        terms = _terms(index, 1, {})
+        number = terms.pop(None, 0)
+        for var in [term for term in terms if isinstance(term, Var)]:
+            match self._sizes.get(var):
+                case FloorDiv(count, IntImm(_, lanes)) if terms[var] == lanes and 0 <= number < lanes:
+                    begin = {term: factor for term, factor in terms.items() if term is not var}
+                    return self.fits(index) and self._ends_within(begin, count, size)
+                case _:
+                    pass
+        return False
+
+    def _ends_within(self, begin: PrimExpr | _Terms, count: PrimExpr, size: PrimExpr) -> bool:
         """True if begin + count ≤ size as it is written: the count is a minimum of size - begin and more."""
         match count:
             case Var():
@@ -344,7 +429,12 @@ class Knowledge:
             case Min(a, b):
                 return self._ends_within(begin, a, size) or self._ends_within(begin, b, size)
             case Sub(a, b):
-                return same(a, size) and structural_equal(b, begin) and self.fits(count)
+                is_begin = (
+                    structural_equal(b, begin)
+                    if isinstance(begin, PrimExpr)
+                    else _terms(b, 1, {}) == begin and self.fits(b)
+                )
+                return is_begin and (same(a, size) or structural_equal(a, size)) and self.fits(count)
             case _:
                 return False
 
@@ -354,6 +444,45 @@ class Knowledge:
             type(assumed) is type(condition) and structural_equal(assumed, condition)
             for assumed in reversed(self._assumed)
         )
+
+    def _follows_below(self, index: PrimExpr, size: PrimExpr) -> bool:
+        """True if index < size follows from one condition, as x + 31 < n says of x + y where y ≤ 31, by numbers."""
+        if not self.fits(index):
+            return False
+        for assumed in reversed(self._assumed):
+            if not isinstance(assumed, (LT, LE)) or not same(assumed.b, size):
+                continue
+            if not (assumed.a.dtype == index.dtype and index.dtype.is_integer and self.fits(assumed.a)):
+                continue
+            terms = _terms(index, 1, {})
+            _terms(assumed.a, -1, terms)
+            if self._highest(terms) <= (0 if isinstance(assumed, LT) else -1):
+                return True
+        return False
+
+    def _proves_below(self, index: PrimExpr, size: PrimExpr, below: LT) -> bool:
+        """True if the prover says so; it is not asked of x + 1 where it did not see that x is below the same size.
+
+        Elements of unrolled loops differ in the number they add, and what cannot be proven takes the prover longest.
+        """
+        terms = _terms(index, 1, {})
+        number = terms.pop(None, 0)
+        question = _size_key(size), frozenset(terms.items())
+        least = self._answers.unproven.get(question)
+        if least is not None and least <= number:
+            return False
+        if self.holds(below):
+            return True
+        self._answers.unproven[question] = number
+        return False
+
+    def _highest(self, terms: _Terms) -> Bound:
+        """The greatest value that a sum can have, by the intervals of its terms."""
+        total: Bound = terms.get(None, 0)
+        for term, factor in terms.items():
+            if term is not None and factor:
+                total += factor * self.interval(term)[factor > 0]
+        return total
 
     def nonzero(self, expr: PrimExpr) -> bool:
         """True if an integer cannot be 0."""
@@ -417,6 +546,25 @@ def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:
         return -INF, INF
     limit = comparison.b.value
     return (-INF, limit - 1) if isinstance(comparison, LT) is not negated else (limit, INF)
+
+
+def _size_key(size: PrimExpr) -> PrimExpr | int:
+    return size.value if isinstance(size, IntImm) else size
+
+
+def _terms(expr: PrimExpr, factor: int, terms: _Terms) -> _Terms:
+    """Add `factor` times an expression to a sum."""
+    match expr:
+        case IntImm(_, value):
+            terms[None] = terms.get(None, 0) + factor * value
+        case Add(a, b) | Sub(a, b):
+            _terms(a, factor, terms)
+            _terms(b, factor if isinstance(expr, Add) else -factor, terms)
+        case Mul(a, IntImm(_, value)):
+            _terms(a, factor * value, terms)
+        case _:
+            terms[expr] = terms.get(expr, 0) + factor
+    return terms
 
 
 def reads_memory(expr: PrimExpr) -> bool:

@@ -133,7 +133,13 @@ def _checked_vector(
     if isinstance(expr, Ramp) and _ends_tell(cx, expr):
         last = cx.facts.answer(lambda: expr.base + expr.stride * (expr.lanes - 1), "last lane", expr)
         ends = (expr.base, last)
-        proofs = [all(cx.facts.in_bounds(end, size)) for end in ends]
+        above, below = cx.facts.in_bounds(last, size)
+        if (
+            cx.facts.interval(expr.stride)[0] >= 0
+        ):  # the first lane is below the last, unless that is less than 0
+            proofs = [cx.facts.nonnegative(expr.base), above and below]
+        else:
+            proofs = [all(cx.facts.in_bounds(expr.base, size)), above and below]
     elif isinstance(expr, Broadcast):
         ends, proofs = (expr.value,), [all(cx.facts.in_bounds(expr.value, size))]
     else:

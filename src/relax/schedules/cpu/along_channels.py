@@ -65,19 +65,28 @@ class AlongChannels(Writer):
                 vectors = simplify(ceildiv(even.pixels, lanes))
                 rows = self.depths[1]
 
-                def copy(k: PrimExpr, c: PrimExpr, is_whole: bool) -> Stmt:
-                    """Copy a vector of pixels of an input channel; ask for that of a channel of the next part."""
-                    ahead = ask(values, k, c) if pixels.steps else self.asked(values, k + rows, start + c)
-                    return block([ahead, vector_store(panel, (k, c), load(values, k, c, is_whole))])
+                def copy(k: PrimExpr, c: PrimExpr, at: PrimExpr | None = None) -> Stmt:
+                    """Copy a vector of pixels of an input channel; ask for that of a channel of the next part.
+
+                    `at` is the place of a vector that is inside of the image as a whole.
+                    """
+                    column = c if at is None else at - start
+                    ahead = (
+                        ask(values, k, c)
+                        if pixels.steps
+                        else self.asked(values, k + rows, simplify(start + column))
+                    )
+                    return block(
+                        [ahead, vector_store(panel, (k, c), load(values, k, column, at is not None))]
+                    )
 
                 def begun(whole: PrimExpr) -> Stmt:
                     """Copy the first part, and what tiles do not copy of the others."""
                     number = rows if self.tiles_copy else self.inputs
-                    first = loop(
-                        "k", number, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes, False))
-                    )
-                    others = loop("k", self.inputs - rows, lambda k: loop("v", vectors - whole, lambda v: copy(
-                        k + rows, (whole + v) * lanes, False)))  # fmt: skip
+                    first = loop("k", number, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes)))
+                    others = loop("k", self.inputs - rows, lambda k: loop("v", vectors - whole, lambda v: let(
+                        "vector", minimum(whole + v, int64(columns // lanes - 1)), lambda vector: copy(
+                            k + rows, vector * lanes))))  # fmt: skip
                     return block([first, others] if number < self.inputs else [first])
 
                 def chunk_of(whole: PrimExpr) -> Stmt:
@@ -96,7 +105,8 @@ class AlongChannels(Writer):
             whole = number_of(most, minimum(size, count - start))
             return named("inside", whole, lambda inside: self.copied(
                 columns, start, count, lambda load, ask: scratch("panel", (self.inputs, columns), self.factor,
-                lambda panel: self._divided(inside, lambda even: copied(panel, load, ask, inside, even)))))  # fmt: skip
+                lambda panel: self._divided(inside, most, columns, lambda even: copied(
+                    panel, load, ask, inside, even)))))  # fmt: skip
 
         return self.tasks(size, blocks_of_all, task)
 
@@ -121,16 +131,27 @@ class AlongChannels(Writer):
         self.pixels = replace(self.pixels, names=(*self.pixels.names, (chunk, size)))
         return chunk
 
-    def _divided(self, inside: PrimExpr, body: Callable[[Tiles], Stmt]) -> Stmt:
-        """`body` of the tiles for some pixels: as high as they can be, or a pixel lower, so that few are empty."""
+    def _divided(
+        self, inside: PrimExpr, most: int, columns: int, body: Callable[[Tiles], Stmt]
+    ) -> Stmt:  # fmt: skip
+        """`body` of the tiles for some pixels: as high as they can be, or a pixel lower, so that few are empty.
+
+        There are `most` pixels, and `columns` with those of tiles that have fewer. The sizes of tiles say so, each by
+        itself: then intervals of numbers tell that indices are within bounds.
+        """
         high = self.height
-        low = max(high - 1, 1)
+        low, limit = max(high - 1, 1), -(-most // high)
         count = simplify(ceildiv(inside, high))
+
+        def divided(count: PrimExpr, tall: PrimExpr) -> Stmt:
+            pixels = simplify(minimum(count * low + tall * (high - low), int64(columns)))
+            return named("even", pixels, lambda pixels: body(Tiles(count, tall, pixels, high, low, limit)))
+
         if high == 1:
-            return named("tiles", count, lambda count: body(Tiles(count, count, high, low)))
+            return named("tiles", count, lambda count: divided(count, count))
         return named("tiles", count, lambda count: named(
-            "tall", simplify(maximum(inside - count * low, int64(0))),
-            lambda tall: body(Tiles(count, tall, high, low))))  # fmt: skip
+            "tall", simplify(minimum(maximum(inside - count * low, int64(0)), int64(limit))),
+            lambda tall: divided(count, tall)))  # fmt: skip
 
     def _block(self, packed: Buffer, chunk: Chunk, j: Var, jo: Var) -> Stmt:
         """A block of channels for the pixels of a chunk."""
@@ -171,7 +192,7 @@ class AlongChannels(Writer):
                 row < height, loop("line", lines, lambda line: result.asked(row, line * step, 2))
             )
 
-        share = simplify(ceildiv(int64(self.width), tiles))
+        share = simplify(ceildiv(int64(self.width), maximum(tiles, int64(1))))
         return named("share", share, lambda share: loop(
             "s", share, lambda s: let("channel", io * share + s, of_row)))  # fmt: skip
 
@@ -219,15 +240,20 @@ class AlongChannels(Writer):
 
         def copied(k: Var, at: PrimExpr) -> Stmt:
             row = minimum(begin + part + k, last)
-            return named("row", row, lambda row: chunk.copy(row, at - chunk.start, True))
+            return named("row", row, lambda row: chunk.copy(row, simplify(io * lanes), at))
 
         def steps_of(steps: Steps, asked: Callable[[Var], Stmt]) -> Stmt:
             if not self.tiles_copy or part == self.inputs:
                 return steps(asked)
             is_copied = And(And(j < 1, begin + part < self.inputs), io < chunk.whole)
-            beside = named("at", simplify(chunk.start + io * lanes), lambda at: steps(
-                lambda k: block([asked(k), copied(k, at)])))  # fmt: skip
-            return IfThenElse(is_copied, beside, steps(asked))
+
+            def beside(at: PrimExpr) -> Stmt:
+                # That vectors are whole follows from their number: said of this one, it needs no proof.
+                is_inside = at + (lanes - 1) < self.pixels.count
+                copying = steps(lambda k: block([asked(k), copied(k, at)]))
+                return IfThenElse(And(is_copied, is_inside), copying, steps(asked))
+
+            return named("at", simplify(chunk.start + io * lanes), beside)
 
         return self.sums(
             height,
@@ -250,20 +276,20 @@ class Tiles:
     count: PrimExpr
     tall: PrimExpr
     """The number of those of the greater height; the others are behind them."""
+    pixels: PrimExpr
+    """The pixels of all tiles."""
     high: int
     low: int
-
-    @property
-    def pixels(self) -> PrimExpr:
-        """The pixels of all tiles."""
-        return simplify(self.count * self.low + self.tall * (self.high - self.low))
+    most: int
+    """The number of tiles of a whole chunk."""
 
     def each(self, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
         """A statement for each tile, told its number and its height."""
         tall = loop("io", self.tall, lambda io: body(io, self.high))
         others = simplify(self.count - self.tall)
+        last = int64(self.most - 1)
         return block([tall, loop("il", others, lambda il: named(
-            "io", simplify(self.tall + il), lambda io: body(io, self.low)))])  # fmt: skip
+            "io", simplify(minimum(self.tall + il, last)), lambda io: body(io, self.low)))])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -281,8 +307,8 @@ class Chunk:
     tiles: Tiles
     whole: PrimExpr
     """The vectors of pixels that tiles copy."""
-    copy: Callable[[PrimExpr, PrimExpr, bool], Stmt]
-    """A statement that copies a vector of pixels of an input channel, from one on, to the panel."""
+    copy: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt]
+    """A statement that copies a whole vector of pixels of an input channel to a column of the panel, from a place."""
 
 
 __all__ = ["AlongChannels"]

@@ -100,15 +100,14 @@ class AlongPixels(Writer):
         last = int64(panels.most - 1)
 
         def beside(i: Var, jo: PrimExpr, shared: PrimExpr) -> Callable[[Steps], Stmt]:
+            def copying(steps: Steps, at: PrimExpr) -> Stmt:
+                copied = named("next", minimum(jo + 1, last), lambda jo: steps(
+                    lambda k: self._copy(chunk, buffer, k, jo, at, True)))  # fmt: skip
+                is_whole = at + self.width <= self.pixels.count
+                return IfThenElse(And(And(i < 1, jo + 1 < shared), is_whole), copied, steps(None))
+
             at = simplify(start + (jo + 1) * self.width)
-
-            def copying(steps: Steps) -> Stmt:
-                return named("next", minimum(jo + 1, last), lambda jo: named("at", at, lambda at: steps(
-                    lambda k: self._copy(chunk, buffer, k, jo, at, True))))  # fmt: skip
-
-            is_whole = at + self.width <= self.pixels.count
-            is_copied = And(And(i < 1, jo + 1 < shared), is_whole)
-            return lambda steps: IfThenElse(is_copied, copying(steps), steps(None))
+            return lambda steps: named("at", at, lambda at: copying(steps, at))
 
         def begun(shared: PrimExpr) -> Stmt:
             """Copy the first panel, and those that the first block does not copy."""
@@ -127,7 +126,7 @@ class AlongPixels(Writer):
 
         if not self.tiles_copy:
             return both(int64(1))
-        whole = floordiv(self.pixels.count - start, self.width)
+        whole = floordiv(maximum(self.pixels.count - start, int64(0)), self.width)
         return named("shared", simplify(maximum(minimum(panels.count, whole), int64(1))), both)
 
     def _copy(

@@ -231,7 +231,8 @@ class Writer:
             *image, ch, go = parts
             values = dict(zip((v.var for v in batch), image, strict=True))
             share = simplify(floordiv(int64(blocks) + (number - 1), number))
-            return named("base", simplify(ch * chunk), lambda base: named("share", share, lambda share: named(
+            base = simplify(minimum(ch * chunk, self.pixels.count))  # said so that intervals tell it
+            return named("base", base, lambda base: named("share", share, lambda share: named(
                 "first", simplify(minimum(go * share, int64(blocks))), lambda first: named("count", simplify(minimum(
                     int64(blocks) - first, share)), lambda count: body(values, base, first, count)))))  # fmt: skip
 

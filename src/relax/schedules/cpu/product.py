@@ -326,7 +326,7 @@ class _Writer:
             return block([])
         if is_const(number, 1):
             return group(int64(0), self.whole, None)
-        share = floordiv(self.whole + (number - 1), number)
+        share = floordiv(self.whole + (number - 1), maximum(number, int64(1)))
         return let("share", share, lambda share: let(
             "begin", minimum(go * share, self.whole), lambda begin: let(
                 "end", minimum(begin + share, self.whole), lambda end: group(
@@ -358,7 +358,9 @@ class _Writer:
                 return self._chunk(panel, first, count, None)
             behind = (first + count).equal(end)
             behind = behind if is_last is None else And(is_last, behind)
-            return let("tail", Select(behind, left, int64(0)), partial(self._chunk, panel, first, count))
+            most = max(STREAMED_ROWS, self.tile.rows) if self.streams else self.tile.rows
+            tail = minimum(Select(behind, left, int64(0)), int64(most - 1))  # so that intervals tell it
+            return named("tail", tail, partial(self._chunk, panel, first, count))
 
         number = simplify(end - begin)
         if isinstance(number, IntImm) and number.value <= self.chunk:
@@ -376,7 +378,7 @@ class _Writer:
 
         def summed(sums: Buffer) -> Stmt:
             rows = _Rows(row, tiles, tail, sums)
-            count = self.rows if self.few else simplify(rows.count(height))
+            count = self.rows if self.few else simplify(minimum(rows.count(height), int64(most)))
             return named("count", count, partial(made, rows))
 
         def made(rows: _Rows, count: PrimExpr) -> Stmt:

@@ -73,6 +73,8 @@ class Lines:
             most = min(most, self.columns.value)
         self.pixels = -(-plan.columns.met(most) // self.lanes) * self.lanes
         """The most pixels of a line that the tiles of an item meet, in whole squares."""
+        self.most = most
+        """The most tiles of a line that an item has."""
         self.staged = (most * plan.columns.m + self.lanes) * self.lanes
         """The elements of a line of the results of these tiles, and those that a square reaches behind it."""
 
@@ -87,14 +89,14 @@ class Lines:
 
         def segment(across: PrimExpr, start: PrimExpr) -> Stmt:
             low, end = maximum(first - start, int64(0)), minimum(first + count - start, wide)
-            return named("low", simplify(low), lambda low: named(
-                "width", simplify(end - low), lambda width: image(across, lambda batch, row: body(
+            return named("low", simplify(low), lambda low: named("width", simplify(
+                minimum(end - low, int64(self.most))), lambda width: image(across, lambda batch, row: body(
                     batch, row, low, width, simplify(start + low - first)))))  # fmt: skip
 
         def at(across: PrimExpr) -> Stmt:
             return named("start", simplify(across * wide), lambda start: segment(across, start))
 
-        final = simplify(floordiv(first + count - 1, wide))
+        final = simplify(floordiv(maximum(first + count - 1, int64(0)), wide))
         return named("begin", simplify(floordiv(first, wide)), lambda begin: named("final", final, lambda final: loop(
             "s", simplify(final + 1 - begin), lambda s: named("across", simplify(begin + s), at))))  # fmt: skip
 
@@ -105,9 +107,11 @@ class Lines:
         plan, lanes = self.plan, self.lanes
         zero = spread(const(0, DTYPE), lanes)
 
-        def nothing(t: Var, cb: Var) -> Stmt:
-            at = (count + t) * plan.line + cb * lanes
-            return loop("e", plan.slots, lambda e: vector_store(data, (e, at), zero))
+        def nothing(t: Var) -> Stmt:
+            tile = minimum(count + t, int64(plan.most - 1))
+            return let("tile", tile, lambda tile: loop("cb", plan.depth, lambda cb: loop(
+                "e", plan.slots, lambda e: vector_store(
+                    data, (e, tile * plan.line + cb * lanes), zero))))  # fmt: skip
 
         def blocks(pixels: Buffer) -> Segment:
             return lambda batch, row, low, width, number: loop("cb", plan.depth, lambda cb: block([
@@ -115,7 +119,7 @@ class Lines:
                 *([] if plan.rows.exact else [self._down(pixels, width)]),
                 self._across(pixels, data, width, simplify(number * plan.line + cb * lanes))]))  # fmt: skip
 
-        zeros = loop("t", simplify(rows - count), lambda t: loop("cb", plan.depth, lambda cb: nothing(t, cb)))
+        zeros = loop("t", simplify(rows - count), nothing)
         tiles = scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
             self._segments(first, count, blocks(pixels))))  # fmt: skip
         return block([zeros, tiles if self.source is self.windows.data else DeclBuffer(self.source, tiles)])
