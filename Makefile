@@ -6,15 +6,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo test test-slow test-onnx coverage others fuzz bench bench-costs bench-kernels check stubs format clean
+.PHONY: help venv docs demo test test-slow test-onnx test-torch torch coverage others fuzz bench bench-costs bench-kernels check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
-	@echo "make test     run the tests, documentation examples included: make coverage, then make others"
+	@echo "make test     run the tests, documentation examples included: make coverage, make others, make test-torch"
 	@echo "make test-slow the tests that take long, which make test leaves out"
 	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
-	@echo "make others   all other tests"
+	@echo "make others   all other tests, but for those that need torch"
+	@echo "make test-torch tests of imported torch modules, in .venv-torch"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
 	@echo "make bench-costs  import, build cold and warm, first calls and memory beside ONNX Runtime and OpenVINO"
@@ -48,7 +49,7 @@ demo: $(VENV)/.installed-demo
 # Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test: coverage others
+test: coverage others test-torch
 
 test-slow: $(VENV)/.installed-test
 	$(PYTEST) -m slow tests
@@ -66,6 +67,13 @@ coverage: $(VENV)/.installed-test
 
 others: $(VENV)/.installed-test
 	$(PYTEST) $(addprefix --ignore=,$(DEFINING)) tests
+
+# In an environment of its own: tvm-ffi imports torch wherever it is installed, which takes seconds in each process.
+test-torch:
+	$(MAKE) --no-print-directory torch VENV=.venv-torch
+
+torch: $(VENV)/.installed-test-torch
+	$(PYTEST) tests/frontend/torch
 
 SECONDS ?= 1800
 
@@ -101,5 +109,5 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site
+	rm -rf $(VENV) .venv-torch .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find src tests examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
