@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relax.frontend.torch import registry
+
 
 @pytest.fixture
 def agrees():
@@ -11,3 +13,10 @@ def agrees():
     from torch_programs import check
 
     return check
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """A registry that can be changed for one test."""
+    monkeypatch.setattr(registry, "_CONVERTERS", dict(registry._CONVERTERS))
+    return registry._CONVERTERS

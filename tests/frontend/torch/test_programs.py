@@ -7,7 +7,7 @@ import pytest
 
 import relax
 from relax.frontend import detach_params
-from relax.frontend.torch import converter, from_exported_program, registry
+from relax.frontend.torch import converter, from_exported_program
 from relax.ir import structural_equal
 
 torch = pytest.importorskip("torch")
@@ -160,13 +160,6 @@ def test_step_of_decoding_with_a_cache(agrees):
 
 
 # ------------------------------------------------------------------------------------- what is not imported
-
-
-@pytest.fixture
-def without(monkeypatch):
-    """A registry that can be changed for one test."""
-    monkeypatch.setattr(registry, "_CONVERTERS", dict(registry._CONVERTERS))
-    return registry._CONVERTERS
 
 
 def test_what_has_no_converter_is_listed():
