@@ -67,6 +67,8 @@ class _Sampler:
             low, high = const(-0.5, self.wide), length - 0.5
         if self.method == "nearest":
             x = intrin.nearbyint(x)
+        if self.padding == "border" and self.method == "bicubic":
+            return x  # each element around it is moved inside
         if self.padding == "border":
             return let(
                 x,

@@ -53,11 +53,13 @@ def test_upsample_of_old_models(agrees):
     agrees(text, *IMAGES, opset=9)
 
 
-def test_grid_sample(agrees):
-    text = """
-    agraph (float[N, 2, H, W] x, float[N, I, J, 2] g) => (float[N, 2, I, J] y) {
-      y = GridSample <mode = "bilinear", padding_mode = "border"> (x, g) }"""
-    grids = [rng.uniform(-1.2, 1.2, (len(x), 3, 2, 2)).astype("float32") for x in IMAGES]
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grid_sample(agrees, mode, padding):
+    text = f"""
+    agraph (float[N, 2, H, W] x, float[N, I, J, 2] g) => (float[N, 2, I, J] y) {{
+      y = GridSample <mode = "{mode}", padding_mode = "{padding}"> (x, g) }}"""
+    grids = [rng.uniform(-1.5, 1.5, (len(x), 3, 2, 2)).astype("float32") for x in IMAGES]
     agrees(text, *zip(IMAGES, grids, strict=True), rtol=1e-4, atol=1e-5)
 
 

@@ -51,12 +51,12 @@ def test_interpolation_to_the_size_of_another_tensor(agrees):
     )
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_sampling(agrees, mode):
     def sampled(x, g):
         return [
             F.grid_sample(x, g, mode=mode, padding_mode=p, align_corners=a)
-            for p in ("zeros", "border")
+            for p in ("zeros", "border", "reflection")
             for a in (False, True)
         ]
 

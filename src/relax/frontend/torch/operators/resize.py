@@ -80,12 +80,10 @@ for _name, _method in {
 def grid_sample(
     g: Emitter, x: RelaxExpr, grid: RelaxExpr, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> RelaxExpr:
-    if interpolation_mode not in (0, 1):
-        g.unsupported("sampling with bicubic interpolation")
     return op.image.grid_sample(
         x,
         grid,
-        method=("bilinear", "nearest")[interpolation_mode],
+        method=("bilinear", "nearest", "bicubic")[interpolation_mode],
         layout="NCHW" if g.ndim(x) == 4 else "NCDHW",
         padding_mode=("zeros", "border", "reflection")[padding_mode],
         align_corners=align_corners,
