@@ -78,3 +78,33 @@ def test_a_deep_type_takes_no_recursion():
     for _ in range(20_000):
         type_ = TupleType([type_, type_])
     assert check_kind(type_) is TypeKind.Type
+
+
+@pytest.mark.parametrize(
+    ("shape", "call", "place"),
+    [
+        ("[a]", "@f(%x, %y)", "shape"),
+        ("[a, float32]", "@f<bool>(%x, %y)", "shape"),
+        ("[(2), a]", "@f(%x, %y)", "dtype"),
+    ],
+)
+def test_a_type_variable_that_is_a_shape_too_is_refused_where_it_is_replaced(shape, call, place):
+    text = f"""#[version = "0.0.5"]
+def @f[a](%x: a, %y: Tensor{shape}) -> a {{ %x }}
+def @main(%x: bool, %y: Tensor[(2), float32]) -> bool {{ {call} }}"""
+    with pytest.raises(DiagnosticError) as error:
+        relay.transform.InferType()(relay.parse(text))
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.code == "E9046"
+    assert diagnostic.message == f"a is the {place} of a tensor here, and is given a type"
+    assert diagnostic.span is not None
+    assert diagnostic.span.line == 2
+    assert diagnostic.hint
+
+
+def test_a_type_variable_of_a_definition_that_is_a_shape_too_is_refused():
+    text = """#[version = "0.0.5"]
+type Tray[a] { Put(a, Tensor[a]), Empty, }
+def @main(%x: bool) -> bool { %0 = Empty<ref(int32)>(); match (%0) { Put(%y, _) => %x, Empty => %x, } }"""
+    with pytest.raises(DiagnosticError, match="E9046.*a is the shape of a tensor here"):
+        relay.transform.InferType()(relay.parse(text))

@@ -12,10 +12,9 @@ The shape of a tensor may be a variable of kind ShapeVar, its dtype one of kind 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from ..ir import Diagnostic, DiagnosticError, IRModule
-from .type_walk import type_text
+from .type_walk import WRONG_KIND, type_text
 from .types import (
     FuncType,
     GlobalTypeVar,
@@ -30,9 +29,6 @@ from .types import (
     TypeRelation,
     TypeVar,
 )
-
-WRONG_KIND: Final = "E9046"
-"""A type of another kind than its place asks for."""
 
 Part = tuple[Type, TypeKind, str]
 """A type, the kind that its place asks for, and a name of the place."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ..ir import DataType
+from ..ir import DataType, Diagnostic, DiagnosticError
 from .types import (
     FuncType,
     IncompleteType,
@@ -18,6 +18,9 @@ from .types import (
     TypeCall,
     TypeVar,
 )
+
+WRONG_KIND: Final = "E9046"
+"""A type of another kind than its place asks for."""
 
 SHOWN_PARTS: Final = 200
 """Types with more parts are described in messages, not written out."""
@@ -124,7 +127,10 @@ class IncompleteParts:
 
 
 def substituted(type_: Type, table: Mapping[TypeVar, Any]) -> Type:
-    """A type with type variables replaced; those of shapes by tuples or variables, those of dtypes by dtypes."""
+    """A type with type variables replaced; those of shapes by tuples or variables, those of dtypes by dtypes.
+
+    Raises DiagnosticError if a variable stands for a shape or a dtype, and something else replaces it.
+    """
     if not table:
         return type_
 
@@ -134,11 +140,21 @@ def substituted(type_: Type, table: Mapping[TypeVar, Any]) -> Type:
         if isinstance(part, TensorType):
             shape = table.get(part.shape, part.shape) if isinstance(part.shape, TypeVar) else part.shape
             dtype = table.get(part.dtype, part.dtype) if isinstance(part.dtype, TypeVar) else part.dtype
+            if isinstance(shape, Type) and not isinstance(shape, TypeVar):
+                raise _wrong_kind(part, part.shape, "shape")
+            if isinstance(dtype, Type) and not isinstance(dtype, TypeVar):
+                raise _wrong_kind(part, part.dtype, "dtype")
             if shape is not part.shape or dtype is not part.dtype:
                 return TensorType(cast(Any, shape), cast("DataType | TypeVar", dtype))
         return part
 
     return rewritten(type_, change)
+
+
+def _wrong_kind(tensor: TensorType, variable: Any, place: str) -> DiagnosticError:
+    hint = "a variable is of one kind: use another one for types"
+    message = f"{variable.name_hint} is the {place} of a tensor here, and is given a type"
+    return DiagnosticError(Diagnostic(WRONG_KIND, message, tensor.span or variable.span, hint=hint))
 
 
 def is_complete(type_: Type) -> bool:
@@ -194,6 +210,15 @@ def type_text(type_: Any) -> str:
 
 
 __all__ = [
-    "SHOWN_PARTS", "IncompleteParts", "TypeRewriter", "WrittenSizes", "is_complete", "parts_of_type", "rewritten",
-    "substituted", "type_text", "with_type_parts",
+    "SHOWN_PARTS",
+    "WRONG_KIND",
+    "IncompleteParts",
+    "TypeRewriter",
+    "WrittenSizes",
+    "is_complete",
+    "parts_of_type",
+    "rewritten",
+    "substituted",
+    "type_text",
+    "with_type_parts",
 ]  # fmt: skip
