@@ -61,19 +61,20 @@ test-onnx: $(VENV)/.installed-test
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)
+TORCH := tests/frontend/torch
 
 coverage: $(VENV)/.installed-test
 	$(PYTEST) --cov --cov-report=term $(DEFINING)
 
 others: $(VENV)/.installed-test
-	$(PYTEST) $(addprefix --ignore=,$(DEFINING)) tests
+	$(PYTEST) $(addprefix --ignore=,$(DEFINING) $(TORCH)) tests
 
 # In an environment of its own: tvm-ffi imports torch wherever it is installed, which takes seconds in each process.
 test-torch:
 	$(MAKE) --no-print-directory torch VENV=.venv-torch
 
 torch: $(VENV)/.installed-test-torch
-	$(PYTEST) tests/frontend/torch
+	$(PYTEST) $(TORCH)
 
 SECONDS ?= 1800
 
