@@ -32,7 +32,8 @@ def grid_sample(
     The grid has a vector (x, y, z) for each place of the result, -1 and 1 being the centres of the first and last
     elements (without `align_corners`, their outer edges). Its vectors lie along dimension 1 ("channels_first", as in
     TVM) or the last one ("channels_last", as in ONNX and PyTorch). Outside of the data are zeros, the nearest element
-    ("border"), or the data reflected at the border.
+    ("border"), or the data reflected at the border. "bicubic" takes the 4 elements around a place in each dimension,
+    each of which may be outside, as PyTorch and ONNX Runtime do (ONNX's reference code moves the place first).
     """
 
 def resize(
