@@ -61,27 +61,36 @@ define internal ptr @<P>kept_remove(i64 %index) nounwind {
   store { ptr, i64, i64 } %moved, ptr %slot
   ret ptr %memory
 }
-define internal i64 @<P>kept_oldest() nounwind {
-  ; the slot that was filled first, of one at least
+define internal i64 @<P>kept_least(i64 %offset, i64 %low, i64 %high) nounwind {
+  ; the slot whose word at an offset (8: its bytes, 16: when it was filled) is the least from low on and below high;
+  ; -1 if there is none; by the holder of the lock
 entry:
   %count = load i64, ptr @<P>kept_count
   br label %test
 test:
   %i = phi i64 [ 0, %entry ], [ %next, %one ]
-  %best = phi i64 [ 0, %entry ], [ %best1, %one ]
-  %least = phi i64 [ <FOREVER>, %entry ], [ %least1, %one ]
+  %best = phi i64 [ -1, %entry ], [ %best1, %one ]
+  %least = phi i64 [ %high, %entry ], [ %least1, %one ]
   %end = icmp uge i64 %i, %count
   br i1 %end, label %done, label %one
 one:
-  %time_at = getelementptr [<SLOTS> x { ptr, i64, i64 }], ptr @<P>kept, i64 0, i64 %i, i32 2
-  %time = load i64, ptr %time_at
-  %older = icmp slt i64 %time, %least
-  %best1 = select i1 %older, i64 %i, i64 %best
-  %least1 = select i1 %older, i64 %time, i64 %least
+  %slot = getelementptr [<SLOTS> x { ptr, i64, i64 }], ptr @<P>kept, i64 0, i64 %i
+  %word_at = getelementptr i8, ptr %slot, i64 %offset
+  %word = load i64, ptr %word_at
+  %enough = icmp uge i64 %word, %low
+  %less = icmp ult i64 %word, %least
+  %better = and i1 %enough, %less
+  %best1 = select i1 %better, i64 %i, i64 %best
+  %least1 = select i1 %better, i64 %word, i64 %least
   %next = add nuw i64 %i, 1
   br label %test
 done:
   ret i64 %best
+}
+define internal i64 @<P>kept_oldest() nounwind {
+  ; the slot that was filled first, of one at least
+  %oldest = call i64 @<P>kept_least(i64 16, i64 0, i64 -1)
+  ret i64 %oldest
 }
 define internal void @<P>kept_shrink(i64 %bytes) nounwind {
   ; give back what was kept first until at most so many bytes are kept; by the holder of the lock
@@ -124,31 +133,11 @@ done:
 }
 define internal i64 @<P>kept_fit(i64 %bytes) nounwind {
   ; the slot of the smallest memory that fits, -1 if none does; by the holder of the lock
-entry:
-  %count = load i64, ptr @<P>kept_count
   %quarter = lshr i64 %bytes, 2
   %most = add i64 %bytes, %quarter
-  br label %test
-test:
-  %i = phi i64 [ 0, %entry ], [ %next, %one ]
-  %best = phi i64 [ -1, %entry ], [ %best1, %one ]
-  %least = phi i64 [ <FOREVER>, %entry ], [ %least1, %one ]
-  %end = icmp uge i64 %i, %count
-  br i1 %end, label %done, label %one
-one:
-  %size_at = getelementptr [<SLOTS> x { ptr, i64, i64 }], ptr @<P>kept, i64 0, i64 %i, i32 1
-  %size = load i64, ptr %size_at
-  %enough = icmp uge i64 %size, %bytes
-  %modest = icmp ule i64 %size, %most
-  %smaller = icmp ult i64 %size, %least
-  %fits = and i1 %enough, %modest
-  %better = and i1 %fits, %smaller
-  %best1 = select i1 %better, i64 %i, i64 %best
-  %least1 = select i1 %better, i64 %size, i64 %least
-  %next = add nuw i64 %i, 1
-  br label %test
-done:
-  ret i64 %best
+  %end = add i64 %most, 1
+  %fit = call i64 @<P>kept_least(i64 8, i64 %bytes, i64 %end)
+  ret i64 %fit
 }
 define internal void @<P>kept_count_used(i64 %bytes) nounwind {
   %before = atomicrmw add ptr @<P>kept_used, i64 %bytes monotonic
@@ -284,5 +273,4 @@ KEPT: Final = (
     _KEPT.replace("<SLOTS>", str(_SLOTS))
     .replace("<PATIENCE>", str(PATIENCE))
     .replace("<MOST_KEPT>", str(MOST_KEPT))
-    .replace("<FOREVER>", str((1 << 63) - 1))
 )
