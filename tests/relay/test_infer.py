@@ -227,3 +227,14 @@ def test_a_clause_that_no_value_reaches():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         relay.transform.InferType()(match("Nil => 0, Cons(_, Nil) => 1, Cons(_, _) => 2"))
+
+
+def test_a_variable_used_outside_of_its_let_has_the_type_of_its_value():
+    i, x = relay.var("i", shape=(2,), dtype="float32"), relay.var("x")
+    shared = relay.Tuple([relay.const(1), x])
+    within = relay.Let(x, relay.negative(i), relay.Tuple([x, shared]))
+    function = relay.Function([i], relay.Tuple([shared, within]))
+    assert not relay.analysis.well_formed(function)
+    typed = relay.infer_type(function)
+    pair = "(int32, Tensor[(2), float32])"
+    assert str(typed.checked_type.ret_type) == f"({pair}, (Tensor[(2), float32], {pair}))"

@@ -45,7 +45,7 @@ from .function_types import annotated_type, constructor_type, field_of, is_polym
 from .instances import Instance, Uses, with_type_args
 from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator, parameter_types
 from .operators import operator_spec
-from .parts import bound_by, pattern_vars
+from .parts import LEAVES, bound_by, pattern_vars
 from .scopes import EvaluationScope, Placement, place
 from .type_walk import IncompleteParts, TypeRewriter, substituted, type_text
 from .types import (
@@ -357,11 +357,7 @@ class Inference:
 
     def _bind_once(self, node: Let) -> None:
         var, value = node.var, node.value
-        if (
-            var in self.general
-            or var in self.bound
-            or (isinstance(value, Function) and value not in self.types)
-        ):
+        if var in self.general or var in self.bound or not self._is_inferred(value):
             return
         self.bound.add(var)
         if isinstance(value, Function):
@@ -381,7 +377,17 @@ class Inference:
         type_ = self.type_of(value)
         if var.type_annotation is not None:
             self.unifier.equal(self._open(var.type_annotation), type_, node.span, f"%{var.name_hint}")
-        self.types.setdefault(var, type_)
+        known = self.types.setdefault(var, type_)
+        if known is not type_:
+            self.unifier.equal(known, type_, node.span, f"%{var.name_hint}")
+
+    def _is_inferred(self, value: Expr) -> bool:
+        """True if `type_of` knows a value: not within the value, nor of a variable used before its `let`."""
+        return (
+            value in self.types
+            or isinstance(value, LEAVES)
+            or (isinstance(value, Tuple) and not value.fields)
+        )
 
     # -- calls
 
