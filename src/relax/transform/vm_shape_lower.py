@@ -28,7 +28,7 @@ their variables are known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from ..analysis.matching import Check, Subject, checks
 from ..analysis.properties import NO_DATAFLOW, NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
@@ -203,11 +203,8 @@ class _FunctionLowering:
         self, values: Iterable[tuple[RelaxExpr, StructInfo, str, str]], known: StructInfo = _OBJECT
     ) -> None:
         """Match values against struct infos; what they are in messages, and in those about variables that they bind."""
-        subjects = {
-            Subject(info, f"{self.name}: {what}", name): _Known(value, known)
-            for value, info, what, name in values
-        }
-        _MatchLowering(self, subjects).write()
+        subjects = {Subject(info, f"{self.name}: {what}", name): value for value, info, what, name in values}
+        _MatchLowering(self, subjects, known).write()
 
     def _check_result(self, func: Function, body: SeqExpr, result: RelaxExpr) -> None:
         """Compare the result where neither its info nor what erasure leaves of it proves that it fits.
@@ -391,47 +388,49 @@ class _FunctionLowering:
 # ------------------------------------------------------------------------------------ matching values
 
 
-class _Known(NamedTuple):
-    """A value, and the struct info guaranteed of it already."""
-
-    value: RelaxExpr
-    info: StructInfo
-
-
 class _MatchLowering:
     """Writes the checks of values that are matched together as calls of builtins."""
 
-    def __init__(self, lowering: _FunctionLowering, values: dict[Subject, _Known]) -> None:
+    def __init__(
+        self, lowering: _FunctionLowering, values: dict[Subject, RelaxExpr], known: StructInfo
+    ) -> None:
         self.lowering = lowering
         self.values = values
+        self.known = known
+        """The struct info guaranteed of each value already."""
 
     def write(self) -> None:
         """All checks of the values."""
         for check in checks(tuple(self.values), self.lowering.is_bound):
             subject, info = check.subject, check.subject.info
-            if check.codes or not same_kind(info, self._value(subject).info):
+            if check.codes or not same_kind(info, self._known(subject)):
                 self._match(check)
             if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
                 self._call("vm.builtin.match_shape_value", subject, info.shape)
             if isinstance(info, FuncStructInfo):
                 self._check_func(subject, info)
 
-    def _value(self, subject: Subject) -> _Known:
-        """A value, or a field, of which no more is known than before the match: its shape variables may not be bound
-        yet.
+    def _known(self, subject: Subject) -> StructInfo:
+        """The struct info guaranteed of a value or a field: no more than before the match, as the shape variables of
+        the value may not be bound yet.
         """
-        if subject.whole is None or subject in self.values:
-            return self.values[subject]
-        whole, index = self._value(subject.whole), subject.index
-        field: RelaxExpr
-        if isinstance(whole.value, Tuple):
-            field = whole.value.fields[index]
-        else:
-            info = _field_of(whole.value.struct_info_, index)
-            field = with_info(Var("field"), info)
-            item = with_info(TupleGetItem(whole.value, index), info)
-            self.lowering.bindings.append(VarBinding(field, item))
-        return self.values.setdefault(subject, _Known(field, _field_of(whole.info, index)))
+        return self.known if subject.whole is None else _field_of(self._known(subject.whole), subject.index)
+
+    def _value(self, subject: Subject) -> RelaxExpr:
+        """A value, or a field, which is taken out of its tuple where it is first needed."""
+        whole = subject.whole
+        if whole is not None and subject not in self.values:
+            source, index = self._value(whole), subject.index
+            self.values[subject] = (
+                source.fields[index] if isinstance(source, Tuple) else self._field(source, index)
+            )
+        return self.values[subject]
+
+    def _field(self, source: RelaxExpr, index: int) -> Var:
+        info = _field_of(source.struct_info_, index)
+        field = with_info(Var("field"), info)
+        self.lowering.bindings.append(VarBinding(field, with_info(TupleGetItem(source, index), info)))
+        return field
 
     def _match(self, check: Check) -> None:
         info, kind = check.subject.info, check.subject.kind()
@@ -476,7 +475,7 @@ class _MatchLowering:
 
     def _call(self, name: str, subject: Subject, *args: RelaxExpr) -> None:
         """Call a check of the value, which begins its messages with the last argument."""
-        self.lowering.call(name, [self._value(subject).value, *args, StringImm(subject.context)], _UNIT)
+        self.lowering.call(name, [self._value(subject), *args, StringImm(subject.context)], _UNIT)
 
 
 def _field_of(info: StructInfo | None, index: int) -> StructInfo:
