@@ -38,7 +38,7 @@ from ..struct_info import (
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What is matched: a value, or a field of one, and the struct info that it is to have."""
+    """A value that is matched, or a field of one, and the struct info that it is to have."""
 
     info: StructInfo
     context: str
