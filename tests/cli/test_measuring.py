@@ -116,3 +116,21 @@ def test_progress_is_silent_in_a_pipe_and_when_quick(monkeypatch):
     with progress.Meter("measuring", None, Console(file=piped)) as meter:
         meter.describe("still measuring")
     assert piped.getvalue() == ""
+
+
+def test_a_build_says_what_it_is_doing(monkeypatch):
+    """The line names each pass as it begins, then the machine code."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    described: list[str] = []
+
+    def describe(meter, text):
+        described.append(text)
+
+    monkeypatch.setattr(progress.Meter, "describe", describe)
+    with progress.BuildProgress():
+        relax.build(from_source(CALLS), "llvm -opt-level=1")
+    assert "compiling: LegalizeOps" in described
+    assert described[-1] == "compiling: machine code"
+    count = len(described)
+    relax.build(from_source(CALLS), "llvm -opt-level=1")
+    assert len(described) == count  # nothing is said of builds after the with

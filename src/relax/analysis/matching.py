@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 from ..info.mapping import bound_in, dims_of
 from ..ir import StructInfo
@@ -36,41 +35,20 @@ from ..struct_info import (
     TupleStructInfo,
 )
 
-ValueT = TypeVar("ValueT")
-SlotT = TypeVar("SlotT")
-SlotT_co = TypeVar("SlotT_co", covariant=True)
 
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A value that is matched, or a field of one, and the struct info that it is to have."""
 
-class Slots(Protocol[SlotT_co]):
-    """The place for the numbers that shape variables and expressions stand for."""
-
-    def is_bound(self, var: Var) -> bool:
-        """True for a variable that has a slot here."""
-        ...
-
-    def define(self, var: Var, origin: str) -> SlotT_co:
-        """A slot for a variable, which the next check fills; `origin` says from where: ``x, dimension 1``."""
-        ...
-
-    def compute(self, values: Sequence[PrimExpr]) -> None:
-        """Have slots filled with the values of expressions."""
-        ...
-
-    def slot_of(self, value: PrimExpr) -> SlotT_co:
-        """The slot of a variable or expression."""
-        ...
-
-
-@dataclass(frozen=True)
-class Subject(Generic[ValueT]):
-    """A value, or what stands for one, and the struct info that it is matched against."""
-
-    value: ValueT
     info: StructInfo
     context: str
     """The beginning of messages: ``main: parameter x``."""
     name: str
     """The name of the value where messages say what bound a variable: ``x``."""
+    whole: Subject | None = None
+    """The tuple of which this is a field."""
+    index: int = 0
+    """The number of the field."""
 
     def kind(self) -> tuple[str, int, str] | None:
         """Kind of value, rank or length, and dtype, as ``vm.builtin.match`` takes them. None if they are not asked for,
@@ -88,119 +66,99 @@ class Subject(Generic[ValueT]):
             case _:
                 return None
 
+    def parts(self) -> Iterator[Subject]:
+        """The value, and the fields of a tuple of which something is expected, however deep."""
+        yield self
+        for index, info in enumerate(self.info.fields if isinstance(self.info, TupleStructInfo) else ()):
+            if not isinstance(info, ObjectStructInfo):
+                yield from Subject(
+                    info, f"{self.context}[{index}]", f"{self.name}[{index}]", self, index
+                ).parts()
 
-Code = tuple[int, SlotT | int | float]
+
+Code = tuple[int, PrimExpr | float]
+"""The treatment of a dimension, as `relax.runtime.match` has it: STORE with the variable, ASSERT_SLOT with the
+expression.
+"""
 
 
 @dataclass(frozen=True)
-class Check(Generic[ValueT, SlotT]):
+class Check:
     """One look at a value: at its kind, then at its dimensions, or the value of a scalar."""
 
-    subject: Subject[ValueT]
-    codes: tuple[Code[SlotT], ...]
-    """The treatment of each dimension, as `relax.runtime.match` has it; empty if nothing is done with any."""
+    subject: Subject
+    codes: tuple[Code, ...] = ()
+    """The treatment of each dimension; empty if nothing is done with any."""
+
+    def origin(self, axis: int) -> str:
+        """The place of a dimension that binds a variable: ``x, dimension 1``."""
+        subject = self.subject
+        return (
+            subject.name if isinstance(subject.info, PrimStructInfo) else f"{subject.name}, dimension {axis}"
+        )
 
 
-def checks(
-    subjects: Iterable[Subject[ValueT]], slots: Slots[SlotT], field: Callable[[ValueT, int], ValueT]
-) -> Iterator[Check[ValueT, SlotT]]:
-    """The checks that match some values together. Each is to be made, or written, before the next is asked for.
+def checks(subjects: Iterable[Subject], is_known: Callable[[Var], bool]) -> Iterator[Check]:
+    """The checks that match some values together, in order; `is_known` tells which variables have a value."""
+    parts = [part for subject in subjects for part in subject.parts()]
+    bound: set[Var] = set()
+    left: dict[Subject, list[int]] = {}
+    """Of what has been looked at, the dimensions that were neither bound nor compared."""
+    in_turn = True  # as long as nothing is left to check of the parts before
 
-    `field` takes a field out of a tuple, whose length has been checked.
-    """
-    matches = [_Match(subject, slots, field) for subject in subjects]
-    in_turn = True  # as long as nothing is left to check of the values before
-    for match in matches:
-        yield from match.bind(in_turn)
-        in_turn = in_turn and match.is_settled()
-    for match in matches:
-        yield from match.check()
+    def is_open(var: Var) -> bool:
+        return var not in bound and not is_known(var)
 
-
-class _Match(Generic[ValueT, SlotT]):
-    """A value on its way through both rounds."""
-
-    def __init__(
-        self, subject: Subject[ValueT], slots: Slots[SlotT], field: Callable[[ValueT, int], ValueT]
-    ) -> None:
-        self.subject = subject
-        self.slots = slots
-        self.field = field
-        self.dims = dims_of(subject.info)
-        self.open = set(range(len(self.dims)))
-        """Dimensions that have been neither bound nor compared."""
-        self._looked_at = False
-        self._fields: list[_Match[ValueT, SlotT]] | None = None
-
-    def bind(self, in_turn: bool) -> Iterator[Check[ValueT, SlotT]]:
-        """The first round; `in_turn` if all before has been checked, so that constants can be compared on the way."""
-        if all(map(self.slots.is_bound, bound_in(self.subject.info))):
-            return
-        codes: dict[int, Code[SlotT]] = {}
-        for axis, dim in enumerate(self.dims):
-            if isinstance(dim, Var) and not self.slots.is_bound(dim):
-                codes[axis] = self._bound(axis, dim)
+    for part in parts:
+        if not any(map(is_open, bound_in(part.info))):
+            in_turn = in_turn and isinstance(part.info, ObjectStructInfo)
+            continue
+        codes: dict[int, Code] = {}
+        left[part] = []
+        for axis, dim in enumerate(dims_of(part.info)):
+            if isinstance(dim, Var) and is_open(dim):
+                codes[axis] = _storing(part.info, dim), dim
+                bound.add(dim)
             elif in_turn and isinstance(dim, IntImm):
-                codes[axis] = ASSERT_IMM, dim.value
+                codes[axis] = _comparing(dim)
             else:
                 in_turn = False
-        yield self._check(codes)
-        for match in self._inner():
-            yield from match.bind(in_turn)
-            in_turn = in_turn and match.is_settled()
-
-    def check(self) -> Iterator[Check[ValueT, SlotT]]:
-        """The second round: what the first has left. What may fail is computed once all before it is found to fit."""
-        axes: list[int] = []
-        for axis in sorted(self.open):
-            if (axes or not self._looked_at) and not scalar_never_fails(self.dims[axis]):
-                yield self._compare(axes)
-                axes = []
-            axes.append(axis)
-        if axes or not self._looked_at:
-            yield self._compare(axes)
-        for match in self._inner():
-            yield from match.check()
-
-    def is_settled(self) -> bool:
-        """True if the first round has left nothing."""
-        if not self._looked_at:
-            return isinstance(self.subject.info, ObjectStructInfo)
-        return not self.open and all(match.is_settled() for match in self._inner())
-
-    def _bound(self, axis: int, var: Var) -> Code[SlotT]:
-        if not isinstance(self.subject.info, PrimStructInfo):
-            return STORE, self.slots.define(var, f"{self.subject.name}, dimension {axis}")
-        return STORE_SIZE if var.nonnegative else STORE, self.slots.define(var, self.subject.name)
-
-    def _compare(self, axes: Sequence[int]) -> Check[ValueT, SlotT]:
-        self.slots.compute([self.dims[axis] for axis in axes])
-        return self._check({axis: self._compared(self.dims[axis]) for axis in axes})
-
-    def _compared(self, dim: PrimExpr) -> Code[SlotT]:
-        if isinstance(dim, IntImm):
-            return ASSERT_IMM, dim.value
-        if isinstance(dim, FloatImm):
-            return ASSERT_IMM, evaluate(dim)  # as a number of its dtype
-        return ASSERT_SLOT, self.slots.slot_of(dim)
-
-    def _check(self, codes: Mapping[int, Code[SlotT]]) -> Check[ValueT, SlotT]:
-        self._looked_at = True
-        self.open.difference_update(codes)
-        every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(self.dims)))
-        return Check(self.subject, every if codes else ())
-
-    def _inner(self) -> list[_Match[ValueT, SlotT]]:
-        """The fields of a tuple of which something is expected."""
-        if self._fields is None:
-            self._fields = []
-            info, value = self.subject.info, self.subject.value
-            for index, part in enumerate(info.fields if isinstance(info, TupleStructInfo) else ()):
-                if not isinstance(part, ObjectStructInfo):
-                    context, name = (f"{text}[{index}]" for text in (self.subject.context, self.subject.name))
-                    subject = Subject(self.field(value, index), part, context, name)
-                    self._fields.append(_Match(subject, self.slots, self.field))
-        return self._fields
+                left[part].append(axis)
+        yield _check(part, codes)
+    for part in parts:
+        yield from _comparisons(part, left.get(part))
 
 
-__all__ = ["Check", "Slots", "Subject", "checks"]
+def _comparisons(part: Subject, left: Sequence[int] | None) -> Iterator[Check]:
+    """The second round: what the first has left, None for all. What may fail is computed once all before it is found
+    to fit.
+    """
+    dims = dims_of(part.info)
+    codes: dict[int, Code] = {}
+    looked_at = left is not None
+    for axis in range(len(dims)) if left is None else left:
+        if (codes or not looked_at) and not scalar_never_fails(dims[axis]):
+            yield _check(part, codes)
+            codes, looked_at = {}, True
+        codes[axis] = _comparing(dims[axis])
+    if codes or not looked_at:
+        yield _check(part, codes)
+
+
+def _storing(info: StructInfo, var: Var) -> int:
+    return STORE_SIZE if isinstance(info, PrimStructInfo) and var.nonnegative else STORE
+
+
+def _comparing(dim: PrimExpr) -> Code:
+    """Constants are compared as numbers of their dtype."""
+    if isinstance(dim, IntImm):
+        return ASSERT_IMM, dim.value
+    return (ASSERT_IMM, evaluate(dim)) if isinstance(dim, FloatImm) else (ASSERT_SLOT, dim)
+
+
+def _check(part: Subject, codes: Mapping[int, Code]) -> Check:
+    every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(dims_of(part.info))))
+    return Check(part, every if codes else ())
+
+
+__all__ = ["Check", "Code", "Subject", "checks"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import getitem
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..analysis.matching import Subject, checks
@@ -15,6 +14,7 @@ from ..prim import Var as ShapeVar
 from ..runtime import match as builtins
 from ..runtime.heap import Heap, ShapeHeap
 from ..runtime.info import FuncInfo
+from ..runtime.match import STORE, STORE_SIZE
 from ..struct_info import FuncStructInfo, TensorStructInfo
 from .scope import Environment, Number
 
@@ -24,31 +24,33 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> Non
 
     The annotation of a parameter may name another one that holds its shape.
     """
-    subjects: list[Subject[Any]] = []
+    values: dict[Subject, Any] = {}
     for param, value in zip(params, args, strict=True):
         scope.define(param, value)
         name = param.name_hint
-        subjects.append(Subject(value, param.struct_info, f"{scope.function}: parameter {name}", name))
-    _match_together(subjects, scope)
+        values[Subject(param.struct_info, f"{scope.function}: parameter {name}", name)] = value
+    _match_together(values, scope)
 
 
 def match(value: Any, info: StructInfo, scope: Environment, what: str, name: str) -> None:
     """Match one value: `what` says which one in messages; `name` is what bound a variable."""
-    _match_together([Subject(value, info, f"{scope.function}: {what}", name)], scope)
+    _match_together({Subject(info, f"{scope.function}: {what}", name): value}, scope)
 
 
-def _match_together(subjects: Iterable[Subject[Any]], scope: Environment) -> None:
+def _match_together(values: Mapping[Subject, Any], scope: Environment) -> None:
     slots = _ScopeSlots(scope)
-    for check in checks(subjects, slots, getitem):
+    for check in checks(values, scope.knows):
         info, context, kind = check.subject.info, check.subject.context, check.subject.kind()
         # The shape heap of a lowered program is the tensor of its slots.
-        value = check.subject.value
+        value = _value_of(check.subject, values)
         value = value.tensor if isinstance(value, ShapeHeap) else value
         if kind is not None:
             what, size, dtype = kind
             if isinstance(info, TensorStructInfo) and info.vdevice is not None:
                 what = runtime_device(info.vdevice)
-            codes = [number for code in check.codes for number in code]
+            codes: list[Any] = []
+            for axis, (code, operand) in enumerate(check.codes):
+                codes += code, (operand, check.origin(axis)) if code in (STORE, STORE_SIZE) else operand
             builtins.match(value, slots, what, size, dtype, len(check.codes), *codes, context)
         if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
             builtins.match_shape_value(value, scope[info.shape], context)
@@ -57,34 +59,25 @@ def _match_together(subjects: Iterable[Subject[Any]], scope: Environment) -> Non
             builtins.check_function(value, expected, context)
 
 
+def _value_of(subject: Subject, values: Mapping[Subject, Any]) -> Any:
+    if subject.whole is None:
+        return values[subject]
+    return _value_of(subject.whole, values)[subject.index]
+
+
 class _ScopeSlots(Heap):
-    """The shape variables of a scope as slots: the slot of an expression is the expression."""
+    """The shape variables of a scope as slots: an expression to read, a variable and its origin to fill."""
+
+    __slots__ = ("scope",)
 
     def __init__(self, scope: Environment) -> None:
         self.scope = scope
-        self.origins: dict[ShapeVar, str] = {}
-
-    def is_bound(self, var: ShapeVar) -> bool:
-        """True if a variable has a value, or gets one from the check at hand."""
-        return var in self.origins or self.scope.knows(var)
-
-    def define(self, var: ShapeVar, origin: str) -> PrimExpr:
-        """The slot of a new variable."""
-        self.origins[var] = origin
-        return var
-
-    def compute(self, values: Sequence[PrimExpr]) -> None:
-        """Nothing: an expression is computed when it is compared."""
-
-    def slot_of(self, value: PrimExpr) -> PrimExpr:
-        """The slot of an expression."""
-        return value
 
     def load(self, slot: PrimExpr, is_float: bool) -> Number:
         return self.scope.evaluate(slot)
 
-    def store(self, slot: ShapeVar, value: Number) -> None:
-        self.scope.define_size(slot, value, self.origins[slot])
+    def store(self, slot: tuple[ShapeVar, str], value: Number) -> None:
+        self.scope.define_size(slot[0], value, slot[1])
 
     def expected(self, slot: PrimExpr) -> str:
         return self.scope.explain(slot)

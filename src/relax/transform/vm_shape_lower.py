@@ -27,8 +27,8 @@ their variables are known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from ..analysis.matching import Check, Subject, checks
 from ..analysis.properties import NO_DATAFLOW, NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
@@ -68,7 +68,7 @@ from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..prim.arithmetic import wrap
 from ..rewrite.rewriter import bindings_in
-from ..runtime.match import ASSERT_IMM, IGNORE, LOAD_SLOT
+from ..runtime.match import ASSERT_IMM, LOAD_SLOT, STORE, STORE_SIZE
 from ..runtime.sizes import is_size
 from ..struct_info import (
     FuncStructInfo,
@@ -194,18 +194,17 @@ class _FunctionLowering:
 
     def _enter(self, params: Sequence[Var]) -> None:
         """Match the parameters. What a closure captured was known before it is called, and comes first."""
-        subjects = [
-            self._subject(
-                param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint
-            )
+        self._match(
+            (param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint)
             for param in params
-        ]
-        _MatchLowering(self).write(subjects)
+        )
 
-    def _subject(
-        self, value: RelaxExpr, info: StructInfo, what: str, name: str, known: StructInfo = _OBJECT
-    ) -> Subject[_Known]:
-        return Subject(_Known(value, known), info, f"{self.name}: {what}", name)
+    def _match(
+        self, values: Iterable[tuple[RelaxExpr, StructInfo, str, str]], known: StructInfo = _OBJECT
+    ) -> None:
+        """Match values against struct infos; what they are in messages, and in those about variables that they bind."""
+        subjects = {Subject(info, f"{self.name}: {what}", name): value for value, info, what, name in values}
+        _MatchLowering(self, subjects, known).write()
 
     def _check_result(self, func: Function, body: SeqExpr, result: RelaxExpr) -> None:
         """Compare the result where neither its info nor what erasure leaves of it proves that it fits.
@@ -217,7 +216,7 @@ class _FunctionLowering:
         known = (item.struct_info_ or _OBJECT for item in (body.body, body))
         if expected is None or any(is_base_of(expected, info) for info in known):
             return
-        _MatchLowering(self).write([self._subject(result, expected, "result", "the result")])
+        self._match([(result, expected, "result", "the result")])
 
     # -------------------------------------------------------------------------- blocks, bindings
 
@@ -235,8 +234,7 @@ class _FunctionLowering:
             what, known = name_of(binding.value), binding.value.struct_info_ or _OBJECT
             binds = not all(map(self.is_bound, bound_in(binding.struct_info)))
             if binds or not is_base_of(binding.struct_info, known):
-                subject = self._subject(value, binding.struct_info, f"match_cast of {what}", what, known)
-                _MatchLowering(self).write([subject])
+                self._match([(value, binding.struct_info, f"match_cast of {what}", what)], known)
             self.bindings.append(binding if value is binding.value else binding.replace(value=value))
             return
         assert isinstance(binding, VarBinding)
@@ -246,7 +244,7 @@ class _FunctionLowering:
         claimed = var.struct_info_ or _OBJECT
         known = guaranteed(binding.value)
         if not is_base_of(claimed, known):
-            _MatchLowering(self).write([self._subject(var, claimed, claim(binding), var.name_hint)])
+            self._match([(var, claimed, claim(binding), var.name_hint)])
 
     def _value(self, value: RelaxExpr) -> RelaxExpr:
         match value:
@@ -390,44 +388,51 @@ class _FunctionLowering:
 # ------------------------------------------------------------------------------------ matching values
 
 
-class _Known(NamedTuple):
-    """A value, and the struct info guaranteed of it already."""
-
-    value: RelaxExpr
-    info: StructInfo
-
-
 class _MatchLowering:
-    """Writes the checks of values that are matched as calls of builtins."""
+    """Writes the checks of values that are matched together as calls of builtins."""
 
-    def __init__(self, lowering: _FunctionLowering) -> None:
+    def __init__(
+        self, lowering: _FunctionLowering, values: dict[Subject, RelaxExpr], known: StructInfo
+    ) -> None:
         self.lowering = lowering
+        self.values = values
+        self.known = known
+        """The struct info guaranteed of each value already."""
 
-    def write(self, subjects: Sequence[Subject[_Known]]) -> None:
-        """All checks of some values that are matched together."""
-        for check in checks(subjects, self.lowering, self._field):
+    def write(self) -> None:
+        """All checks of the values."""
+        for check in checks(tuple(self.values), self.lowering.is_bound):
             subject, info = check.subject, check.subject.info
-            if check.codes or not same_kind(info, subject.value.info):
+            if check.codes or not same_kind(info, self._known(subject)):
                 self._match(check)
             if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
                 self._call("vm.builtin.match_shape_value", subject, info.shape)
             if isinstance(info, FuncStructInfo):
                 self._check_func(subject, info)
 
-    def _field(self, whole: _Known, index: int) -> _Known:
-        """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
-        value, info = whole
-        known = info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
-        if isinstance(value, Tuple):
-            return _Known(value.fields[index], known)
-        info = value.struct_info_
-        info = info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
-        item = with_info(TupleGetItem(value, index), info)
-        var = with_info(Var("field"), info)
-        self.lowering.bindings.append(VarBinding(var, item))
-        return _Known(var, known)
+    def _known(self, subject: Subject) -> StructInfo:
+        """The struct info guaranteed of a value or a field: no more than before the match, as the shape variables of
+        the value may not be bound yet.
+        """
+        return self.known if subject.whole is None else _field_of(self._known(subject.whole), subject.index)
 
-    def _match(self, check: Check[_Known, int]) -> None:
+    def _value(self, subject: Subject) -> RelaxExpr:
+        """A value, or a field, which is taken out of its tuple where it is first needed."""
+        whole = subject.whole
+        if whole is not None and subject not in self.values:
+            source, index = self._value(whole), subject.index
+            self.values[subject] = (
+                source.fields[index] if isinstance(source, Tuple) else self._field(source, index)
+            )
+        return self.values[subject]
+
+    def _field(self, source: RelaxExpr, index: int) -> Var:
+        info = _field_of(source.struct_info_, index)
+        field = with_info(Var("field"), info)
+        self.lowering.bindings.append(VarBinding(field, with_info(TupleGetItem(source, index), info)))
+        return field
+
+    def _match(self, check: Check) -> None:
         info, kind = check.subject.info, check.subject.kind()
         if kind is None:
             return
@@ -436,38 +441,45 @@ class _MatchLowering:
         if isinstance(info, TensorStructInfo) and info.vdevice is not None:
             where = f"in {self.lowering.name}"
             what = self.lowering.devices.operand(info.vdevice, self.lowering.span, where)
-        uses_heap = any(code not in (IGNORE, ASSERT_IMM) for code, _ in check.codes)
-        heap = self.lowering.heap if uses_heap else PrimValue(0)
-        # A slot, a code and a constant are an int64; that of a uint64 is read as one.
-        codes = [
-            PrimValue(wrap(number, DataType("int64")) if isinstance(number, int) else number)
-            for code in check.codes
-            for number in code
-        ]
+        dims = [operand for _, operand in check.codes if isinstance(operand, PrimExpr)]
+        self.lowering.compute(dims)
+        heap = self.lowering.heap if dims else PrimValue(0)
+        codes = [PrimValue(number) for axis in range(len(check.codes)) for number in self._code(check, axis)]
         count = PrimValue(len(check.codes))
         self._call(
             "vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes
         )
 
-    def _check_func(self, subject: Subject[_Known], info: FuncStructInfo) -> None:
-        free = [dim for dim in all_dims(info) if not isinstance(dim, IntImm | FloatImm)]
-        known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
-        self.lowering.compute(known)
+    def _code(self, check: Check, axis: int) -> tuple[int, int | float]:
+        """A code, and a slot or a constant as an int64: that of a uint64 is read as one."""
+        code, operand = check.codes[axis]
+        if code in (STORE, STORE_SIZE):
+            return code, self.lowering.define(cast(PrimVar, operand), check.origin(axis))
+        if isinstance(operand, PrimExpr):
+            return code, self.lowering.slot_of(operand)
+        return code, wrap(operand, DataType("int64")) if isinstance(operand, int) else operand
+
+    def _check_func(self, subject: Subject, info: FuncStructInfo) -> None:
+        def is_computable(dim: PrimExpr) -> bool:
+            return not isinstance(dim, IntImm | FloatImm) and all(map(self.lowering.is_bound, free_vars(dim)))
 
         def resolve(dim: PrimExpr) -> tuple[str, int] | None:
-            bound = not isinstance(dim, IntImm | FloatImm) and all(
-                map(self.lowering.is_bound, free_vars(dim))
-            )
-            return ("slot", self.lowering.slot_of(dim)) if bound else None
+            return ("slot", self.lowering.slot_of(dim)) if is_computable(dim) else None
 
+        known = [dim for dim in all_dims(info) if is_computable(dim)]
+        self.lowering.compute(known)
         what = f"the function type of {subject.name}"
         text = InfoMaker(resolve).checked_text(info, what, self.lowering.span)
         heap = self.lowering.heap if known else PrimValue(0)
         self._call("vm.builtin.check_func_info", subject, heap, StringImm(text))
 
-    def _call(self, name: str, subject: Subject[_Known], *args: RelaxExpr) -> None:
+    def _call(self, name: str, subject: Subject, *args: RelaxExpr) -> None:
         """Call a check of the value, which begins its messages with the last argument."""
-        self.lowering.call(name, [subject.value.value, *args, StringImm(subject.context)], _UNIT)
+        self.lowering.call(name, [self._value(subject), *args, StringImm(subject.context)], _UNIT)
+
+
+def _field_of(info: StructInfo | None, index: int) -> StructInfo:
+    return info.fields[index] if isinstance(info, TupleStructInfo) else _OBJECT
 
 
 def _noted(value: PrimExpr, text: str) -> str:
