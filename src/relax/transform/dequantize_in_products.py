@@ -1,6 +1,6 @@
 """Multiply by quantised weights as they are: a product dequantises them in registers, and no tensor of floats is made.
 
-Before   w = R.dequantize(R.const(W), R.const(s), R.const(z), axis=0)     # W: (n * k / 32, 32), uint4; s, z: (n * k / 32,)
+Before   w = R.dequantize(R.const(W), R.const(s), R.const(z), axis=0)     # W: (n * k / 32, 32), uint8
          v = R.permute_dims(R.reshape(w, R.shape([n, k])))
          y = R.matmul(x, v)                                               # x: (m, k), float32
 After    y = R.call_tir(cls.matmul, (x, R.const(Q), R.const(S)), …)       # Q: (k, n), int4; S: (k / 32, n)
@@ -20,10 +20,10 @@ point; and weights of which FoldConstant makes floats, because they are few.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-import ml_dtypes  # noqa: F401  (NumPy learns int4)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,12 +31,14 @@ from .. import te
 from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, const
-from ..ir import IRModule, RelaxExpr
+from ..ir import DataType, IRModule, RelaxExpr
 from ..op import is_call_of, operator_of
 from ..op.linear_algebra import Matmul
 from ..op.qdq import Dequantize
 from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
-from ..prim import PrimExpr
+from ..prim import IntImm, PrimExpr
+from ..prim import cast as cast_expr
+from ..prim import const as const_expr
 from ..prim.intrin import floordiv
 from ..rewrite import bindings_in
 from ..struct_info import TensorStructInfo
@@ -86,9 +88,7 @@ class _Products(KnownValues):
         if weights is None:
             return call
         operands = const(weights.numbers), const(weights.scales)
-        new = self.builder.call_te(
-            _formula(weights.group), call.args[0], *operands, primfunc_name_hint="matmul"
-        )
+        new = self.builder.call_te(_formula(weights), call.args[0], *operands, primfunc_name_hint="matmul")
         return new.replace(sinfo_args=(result,), span=call.span) if result.dims is not None else call
 
     # ------------------------------------------------------------------------------------ weights
@@ -116,10 +116,10 @@ class _Products(KnownValues):
         differences = np.asarray(numbers, np.int64) - operator.spread(np.asarray(zero, np.int64), numbers)
         if differences.min() < -128 or differences.max() > 127:
             return None
-        dtype = "int4" if differences.min() >= -8 and differences.max() <= 7 else "int8"
+        dtype = DataType("int4" if differences.min() >= -8 and differences.max() <= 7 else "int8")
         matrix = _moved(differences.astype(np.int8), moves)
         spread = np.broadcast_to(operator.spread(scale, numbers), numbers.shape)
-        return None if matrix is None else _Weights(matrix.astype(dtype), _by_group(spread, moves))
+        return None if matrix is None else _Weights(matrix.astype(dtype.numpy()), _by_group(spread, moves))
 
 
 def _moved(array: Array, moves: list[Call]) -> Array | None:
@@ -128,10 +128,11 @@ def _moved(array: Array, moves: list[Call]) -> Array | None:
         operator, info = operator_of(call), call.struct_info_
         if not isinstance(info, TensorStructInfo) or info.dims is None:
             return None
-        if isinstance(operator, PermuteDims):
-            array = np.transpose(array, operator.axes or None)
-        else:
-            array = np.reshape(array, [int(dim) for dim in info.dims])  # their number is that of the constant's
+        sizes = [dim.value for dim in info.dims if isinstance(dim, IntImm)]
+        if len(sizes) != len(info.dims):
+            return None
+        is_turned = isinstance(operator, PermuteDims)
+        array = np.transpose(array, operator.axes or None) if is_turned else np.reshape(array, sizes)
     return array
 
 
@@ -139,23 +140,27 @@ def _by_group(scales: Array, moves: list[Call]) -> NDArray[np.float32]:
     """A row of scales for each group of rows in which they are equal; groups as large as they can be."""
     whole = _moved(scales, moves)
     assert whole is not None
-    changes = np.flatnonzero((whole[1:].view(np.uint32) != whole[:-1].view(np.uint32)).any(axis=1)) + 1
-    group = math.gcd(len(whole), *changes.tolist())
+    bits: NDArray[np.uint32] = cast("Any", np.ascontiguousarray(whole)).view(np.uint32)
+    different: NDArray[np.bool_] = (bits[1:] != bits[:-1]).any(axis=1)
+    changes: list[int] = (np.flatnonzero(different) + 1).tolist()
+    group = math.gcd(len(whole), *changes)
     return np.ascontiguousarray(whole[::group])
 
 
-def _formula(group: int) -> Any:
+def _formula(weights: _Weights) -> Callable[[te.Tensor, te.Tensor, te.Tensor], te.Tensor]:
     """The product of data and numbers · scales, with a row of scales for so many rows of numbers."""
+    depth, columns = weights.numbers.shape
+    several = len(weights.scales) > 1
 
     def product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor) -> te.Tensor:
-        k = te.reduce_axis((0, numbers.shape[0]), "k")
-        several = group < int(numbers.shape[0])
+        k = te.reduce_axis((0, depth), "k")
 
         def element(*i: Any) -> PrimExpr:
-            scale = scales[floordiv(k.var, group) if several else 0, i[-1]]
-            return te.sum(data[(*i[:-1], k)] * (numbers[k, i[-1]].astype("float32") * scale), axis=k)
+            row = floordiv(k.var, weights.group) if several else const_expr(0, "int64")
+            weight = cast_expr("float32", numbers(k.var, i[-1])) * scales(row, i[-1])
+            return te.sum(data(*i[:-1], k.var) * weight, axis=k)
 
-        return te.compute((*data.shape[:-1], numbers.shape[1]), element, "matmul", tag="matmul")
+        return te.compute((*data.shape[:-1], columns), element, "matmul", tag="matmul")
 
     return product
 

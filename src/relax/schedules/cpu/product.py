@@ -332,7 +332,9 @@ class ProductWriter:
                 "end", minimum(begin + share, self.whole), lambda end: group(
                     begin, end, go.equal(number - 1)))))  # fmt: skip
 
-    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]) -> Stmt:
+    def _panel(
+        self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
+    ) -> Stmt:
         """`body` of a panel."""
         width = segment.size * self.tile.lanes
         start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
@@ -430,7 +432,9 @@ class ProductWriter:
         most = self.depth.value if isinstance(self.depth, IntImm) else self.block
         return scratch("panel", (min(most, self.block), width), self.dtype, copied)
 
-    def _packed_block(self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr) -> Buffer:
+    def _packed_block(
+        self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr
+    ) -> Buffer:
         """A part of a panel that is packed."""
         column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
         at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
@@ -608,7 +612,9 @@ class ProductWriter:
         lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
         return [Evaluate(prefetch(line, locality=2)) for line in lines]
 
-    def _step(self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int) -> Stmt:
+    def _step(
+        self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int
+    ) -> Stmt:
         """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
         lanes = self.tile.lanes
         rights = self._rights(part, right, k)

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ...prim import Add, Cast, FloorDiv, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim import Add, Cast, FloorDiv, IntImm, Mul, PrimExpr, Var, const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import floordiv, shift_left, shift_right
 from ...target import Target
@@ -73,7 +73,9 @@ class ScaledProduct(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for panels of integers and of scales."""
-        positions = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
+        positions = {
+            func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map
+        }
         scales: dict[Buffer, Scales] = {}
         packed_scales: dict[Buffer, tuple[Buffer, PanelPacking]] = {}
 
@@ -116,7 +118,9 @@ def _scaled_product_of(nest: Nest) -> tuple[Contraction, Scales] | None:
     """The product of a nest without its scales, and these; None if it is no such product."""
     store = nest.block.body
     match store:
-        case BufferStore(value=Add(total, Mul(left, Mul(Cast(value=BufferLoad() as numbers) as wide, scale)))):
+        case BufferStore(
+            value=Add(total, Mul(left, Mul(Cast(value=BufferLoad() as numbers) as wide, scale)))
+        ):
             pass
         case _:
             return None
@@ -174,7 +178,9 @@ class NarrowPanels:
 
     def size(self, depth: int) -> int:
         """The bytes of a matrix of so many rows."""
-        return depth * sum(bytes_of_row(width // self.lanes, self.lanes, self.in_pairs) for width in self.panels.widths)
+        return depth * sum(
+            bytes_of_row(width // self.lanes, self.lanes, self.in_pairs) for width in self.panels.widths
+        )
 
     def __call__(self, array: Array) -> Array:
         matrix = self.panels.filled(array).astype(np.int8)
@@ -192,8 +198,9 @@ class NarrowPanels:
         filled = np.zeros((depth, vectors * self.lanes), np.int8)
         filled[:, :width] = panel
         pairs = np.reshape(filled, (depth, vectors // 2, 2, self.lanes))
-        low, high = pairs[:, :, 0].view(np.uint8) & np.uint8(15), pairs[:, :, 1].view(np.uint8) << np.uint8(4)
-        return (low | high).view(np.int8)
+        bits = pairs.astype(np.uint8)  # a negative number wraps around
+        packed = (bits[:, :, 0] & np.uint8(15)) | (bits[:, :, 1] << np.uint8(4))
+        return packed.astype(np.int8)
 
 
 def bytes_of_row(vectors: int, lanes: int, in_pairs: bool) -> int:
@@ -225,7 +232,9 @@ class _Writer(ProductWriter):
 
         def copied(buffer: Buffer) -> Stmt:
             whole = DepthBlock(panel, start, depth, buffer)
-            return block([loop("k", depth, lambda k: self._rights(part, buffer, k, k)), self._tiles(whole, rows)])
+            return block(
+                [loop("k", depth, lambda k: self._rights(part, buffer, k, k)), self._tiles(whole, rows)]
+            )
 
         def of_floats() -> Stmt:
             most = self.depth.value if isinstance(self.depth, IntImm) else self.block
@@ -252,7 +261,9 @@ class _Writer(ProductWriter):
         count = self.scales.count
         place = BufferLoad(self.packed_scales, (column,))
         held = tile_view(place, {column: simplify(panel.start * count)}, ((column, int64(count * width)),))
-        scales = decl_buffer((count, width), "float32", "scales", data=held.data, elem_offset=held.elem_offset)
+        scales = decl_buffer(
+            (count, width), "float32", "scales", data=held.data, elem_offset=held.elem_offset
+        )
         return _NarrowBlock(panel, start, depth, source, scales)
 
     def _bytes_before(self, panel: ColumnPanel) -> PrimExpr:

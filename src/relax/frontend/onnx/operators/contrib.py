@@ -197,8 +197,8 @@ def matmul_n_bits(
         zeros = zero_points.reshape(N, blocks, 1).astype("float32")
     if zeros.dtype == np.uint8 and K % block_size == 0 and g.dtype(A) == "float32":
         # A product that DequantizeInProducts takes: these weights stay narrow.
-        parts = (np.reshape(numbers, (N * blocks, block_size)), np.ravel(scale), np.ravel(zeros))
-        weight = g.emit(op.dequantize(*(g.const(np.ascontiguousarray(part)) for part in parts), axis=0))
+        parts: list[Array] = [np.reshape(numbers, (N * blocks, block_size)), np.ravel(scale), np.ravel(zeros)]
+        weight = g.emit(op.dequantize(*map(g.const, parts), axis=0))
         product = op.matmul(A, g.emit(op.permute_dims(g.emit(op.reshape(weight, [N, K])))))
     else:
         floats = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
