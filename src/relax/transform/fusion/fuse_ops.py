@@ -23,6 +23,8 @@ Left alone are
   anything but PrimFuncs;
 * kernels on two sides of a call that may write to a tensor, and on different virtual devices;
 * results that the block gives away, but as the last of a group;
+* what makes floats of bytes at the end of a group, if one other group reads the floats: it joins that group, so that
+  bytes are stored between them;
 * reshapes behind all others of a group: RewriteDataflowReshape makes views of them, and loops over the shape before are
   faster than such as divide indices.
 

@@ -201,7 +201,7 @@ def matmul_n_bits(
         weight = g.emit(op.dequantize(*map(g.const, parts), axis=0))
         product = op.matmul(A, g.emit(op.permute_dims(g.emit(op.reshape(weight, [N, K])))))
     else:
-        floats = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
+        floats: Array = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
         product = op.matmul(A, g.const(np.ascontiguousarray(floats[:, :K].T), str(g.dtype(A))))
     return product if bias is None else op.add(product, bias)
 
