@@ -160,6 +160,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "CanonicalizeBindings",
         "ConvertToDataflow",
         "FakeQuantizationToInteger",
+        "DequantizeInProducts",
         "FoldConstant",
         "ConvTransposeToConv",
         "OneHotMatmulToTake",

@@ -19,7 +19,7 @@ from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, Permuted, has_rank, moved_axis
 from .known import known_struct_info
 from .operator import Array, Operator, operator
-from .reciprocals import reciprocal
+from .reciprocals import MOST_BITS, reciprocal
 from .unary import Astype
 
 
@@ -123,7 +123,8 @@ class Quantize(Quantization):
 
         limits = [limit - int(point.item()) for limit in (self.out_dtype.min_value, self.out_dtype.max_value)]
         parts = [const(np.array(number, np.float32)) for number in (*pair, *limits)]
-        return builder.call_te(formula, data, *parts, zero, primfunc_name_hint=self.kernel_name())
+        wide = const(np.array(point, np.int32))
+        return builder.call_te(formula, data, *parts, wide, primfunc_name_hint=self.kernel_name())
 
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype
@@ -165,6 +166,23 @@ class Dequantize(Quantization):
         return like(data, self.out_dtype)
 
     compute = topi.dequantize
+
+    def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
+        """With a known zero point as int32: what kernels spread over vectors is not widened first each time."""
+        data, scale, zero = call.args
+        info = known_struct_info(data)
+        if not isinstance(info, TensorStructInfo) or not isinstance(zero, Constant) or zero.data.shape:
+            return None
+        point = zero.data.numpy()
+        narrow = info.dtype.is_integer and info.dtype.bits <= MOST_BITS and point.dtype.kind in "iu"
+        if not narrow or point.dtype.itemsize > 2 or not isinstance(scale, Constant):
+            return None
+        if self.out_dtype != "float32" or scale.data.dtype != "float32" or scale.data.shape:
+            return None
+        wide = const(np.array(point, np.int32))
+        return builder.call_te(
+            topi.qdq.dequantize_narrow, data, scale, wide, primfunc_name_hint=self.kernel_name()
+        )
 
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype

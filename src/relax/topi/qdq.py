@@ -100,4 +100,14 @@ def dequantize(
     return te.compute(data.shape, element, "dequantized", tag="elemwise")
 
 
-__all__ = ["dequantize", "quantize", "quantize_by_reciprocal"]
+def dequantize_narrow(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor) -> te.Tensor:
+    """`dequantize` as float32 of integers of 8 bits, with a scale and a zero point for all, which is an int32."""
+
+    def element(*i: Any) -> PrimExpr:
+        difference = cast_expr(DataType("int32"), data(*i)) - zero_point()
+        return cast_expr(DataType("float32"), difference) * scale()
+
+    return te.compute(data.shape, element, "dequantized", tag="elemwise")
+
+
+__all__ = ["dequantize", "dequantize_narrow", "quantize", "quantize_by_reciprocal"]

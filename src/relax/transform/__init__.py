@@ -51,6 +51,7 @@ from .decorators import (
     function_pass,
     module_pass,
 )
+from .dequantize_in_products import DequantizeInProducts
 from .division_to_multiplication import DivisionToMultiplication
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_tuple_arguments import ExpandTupleArguments
@@ -118,6 +119,7 @@ __all__ = [
     "DeadCodeElimination",
     "DecomposeOpsForInference",
     "DecomposeOpsForTraining",
+    "DequantizeInProducts",
     "DivisionToMultiplication",
     "DumpInstrument",
     "EliminateCommonSubexpr",

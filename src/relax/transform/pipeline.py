@@ -13,6 +13,7 @@ from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
 from .conv_transpose_to_conv import ConvTransposeToConv
 from .dead_code_elimination import DeadCodeElimination
+from .dequantize_in_products import DequantizeInProducts
 from .division_to_multiplication import DivisionToMultiplication
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fake_quantization_to_integer import FakeQuantizationToInteger
@@ -42,6 +43,10 @@ GRAPH: tuple[Step, ...] = (
     Step(
         FakeQuantizationToInteger,
         "quantised weights stay bytes, which are multiplied as such, before they are constants of floats",
+    ),
+    Step(
+        DequantizeInProducts,
+        "other quantised weights stay as narrow, and become floats in registers, before all of them do in memory",
     ),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
     Step(

@@ -379,3 +379,34 @@ def test_a_reshape_stays_a_view_beside_groups_and_read_by_one():
             return (sums, lv1, lv2)
 
     assert sorted(grouped(Module)) == ["exp", "fused_negative_relu", "max", "reshape", "sum"]
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_bytes_become_floats_where_these_are_read(is_result):
+    """A product gives bytes, and the sum behind another one makes floats of them, unless others read these too."""
+    mod = relax.script.from_source(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), v: R.Tensor((8, 8), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            q = R.quantize(a, R.const(0.5), R.const(3, "uint8"), out_dtype="uint8")
+            d = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
+            b = R.matmul(x, v)
+            r = R.quantize(b, R.const(0.25), R.const(9, "uint8"), out_dtype="uint8")
+            e = R.dequantize(r, R.const(0.25), R.const(9, "uint8"))
+            c = R.add(d, e)
+            R.output({"c, d, e" if is_result else "c"})
+        return {"(c, d, e)" if is_result else "c"}
+""")
+    first, last = "fused_matmul_quantize", "fused_matmul_quantize_dequantize"
+    assert grouped(mod) == ([last, last, "add"] if is_result else [first, f"{last}_dequantize_add"])
+    x = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
+    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    for rows in (x, x[:1], x[:0]):
+        result = main(rows, np.eye(8, dtype="float32"), np.ones((8, 8), "float32"))
+        d = np.clip(np.rint(rows * 2) + 3, 0, 255) / 2 - 1.5
+        total = (result[0] if is_result else result).numpy()
+        e = np.clip(np.rint(rows.sum(axis=1, keepdims=True) * 4) + 9, 0, 255) / 4 - 2.25
+        np.testing.assert_array_equal(total, d + e)

@@ -17,6 +17,7 @@ from .nests import Nests
 from .pointwise import Pointwise
 from .pooling import Pooling
 from .product import Product
+from .scaled_product import ScaledProduct
 from .scans import Scans
 from .step_products import StepProducts
 from .streamed_product import StreamedProduct
@@ -29,6 +30,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     DotProduct(),
     StreamedProduct(),
     WidenedProduct(),
+    ScaledProduct(),
     Product(),
     ByRows(),
     Depthwise(),
@@ -59,6 +61,7 @@ __all__ = [
     "Pointwise",
     "Pooling",
     "Product",
+    "ScaledProduct",
     "Scans",
     "StepProducts",
     "StreamedAttention",

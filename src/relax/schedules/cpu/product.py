@@ -125,7 +125,7 @@ class Product(ScheduleRule):
 
 def packed_tiled(operands: Matrices, target: Target) -> Stmt:
     """A product of packed panels: with many rows in the form of `strassen`, as far as that has panels for it."""
-    writer, count = _Writer(operands, target), panels_by_sevens(operands, target)
+    writer, count = ProductWriter(operands, target), panels_by_sevens(operands, target)
     if not count:
         return writer.tasks()
 
@@ -147,7 +147,7 @@ def packed_tiled(operands: Matrices, target: Target) -> Stmt:
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
     """A product in register tiles."""
-    return _Writer(operands, target).tasks()
+    return ProductWriter(operands, target).tasks()
 
 
 def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
@@ -175,7 +175,7 @@ def even_block(depth: PrimExpr, most: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Panel:
+class ColumnPanel:
     """Columns, for values of the batch: the first one, how many are in the matrix, and their vectors."""
 
     values: Values
@@ -186,17 +186,17 @@ class _Panel:
 
 
 @dataclass(frozen=True)
-class _Block:
+class DepthBlock:
     """A part of the depth of a panel: from which k on, how many, and the copied columns, (depth, width)."""
 
-    panel: _Panel
+    panel: ColumnPanel
     start: PrimExpr
     depth: PrimExpr
     source: Buffer
 
 
 @dataclass(frozen=True)
-class _Rows:
+class RowsOfPanel:
     """Rows that go over a block: the first, the number of whole tiles, the number of rows behind them, if any."""
 
     first: PrimExpr
@@ -211,7 +211,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Share:
+class Share:
     """The part of a tile in fetching packed panels: its number among the tiles that ask for the next block."""
 
     number: PrimExpr
@@ -220,12 +220,12 @@ class _Share:
     low: bool = False
     """True for tiles too few to hide that memory is slow."""
 
-    def behind(self, count: PrimExpr | int) -> _Share:
+    def behind(self, count: PrimExpr | int) -> Share:
         """The share of the tile so many behind this one."""
         return replace(self, number=simplify(self.number + count))
 
 
-class _Writer:
+class ProductWriter:
     """Writes the loops of one product."""
 
     def __init__(self, operands: Matrices, target: Target) -> None:
@@ -332,18 +332,20 @@ class _Writer:
                 "end", minimum(begin + share, self.whole), lambda end: group(
                     begin, end, go.equal(number - 1)))))  # fmt: skip
 
-    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[_Panel], Stmt]) -> Stmt:
+    def _panel(
+        self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
+    ) -> Stmt:
         """`body` of a panel."""
         width = segment.size * self.tile.lanes
         start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
         if self.is_exact:
-            return body(_Panel(values, start, None, segment.size))
+            return body(ColumnPanel(values, start, None, segment.size))
         inside = simplify(minimum(int64(width), self.columns - start))
-        return named("inside", inside, lambda number: body(_Panel(values, start, number, segment.size)))
+        return named("inside", inside, lambda number: body(ColumnPanel(values, start, number, segment.size)))
 
     # ------------------------------------------------------------------ rows
 
-    def _chunks(self, panel: _Panel, begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
+    def _chunks(self, panel: ColumnPanel, begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
         """The rows of a group of blocks, so many at a time."""
         if self.few:
             return self._chunk(panel, int64(0), int64(0), None)
@@ -368,20 +370,20 @@ class _Writer:
         chunks = maximum(int64(1), floordiv(number + (self.chunk - 1), self.chunk))
         return loop("ch", simplify(chunks), chunk)
 
-    def _chunk(self, panel: _Panel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
+    def _chunk(self, panel: ColumnPanel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
         """The rows of some blocks and those behind them, over the whole depth."""
         height, width = self.tile.rows, panel.vectors * self.tile.lanes
         row = simplify(first * height)
         if self.direct:
-            return self._blocks(panel, _Rows(row, tiles, tail, None))
+            return self._blocks(panel, RowsOfPanel(row, tiles, tail, None))
         most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (self.chunk + 2)
 
         def summed(sums: Buffer) -> Stmt:
-            rows = _Rows(row, tiles, tail, sums)
+            rows = RowsOfPanel(row, tiles, tail, sums)
             count = self.rows if self.few else simplify(minimum(rows.count(height), int64(most)))
             return named("count", count, partial(made, rows))
 
-        def made(rows: _Rows, count: PrimExpr) -> Stmt:
+        def made(rows: RowsOfPanel, count: PrimExpr) -> Stmt:
             return block(
                 [
                     self._cleared(rows, panel, count),
@@ -392,14 +394,14 @@ class _Writer:
 
         return scratch("sums", (most, width), self.dtype, summed)
 
-    def _cleared(self, rows: _Rows, panel: _Panel, count: PrimExpr) -> Stmt:
+    def _cleared(self, rows: RowsOfPanel, panel: ColumnPanel, count: PrimExpr) -> Stmt:
         sums, zero = rows.sums, spread(const(0, self.dtype), self.tile.lanes)
         assert sums is not None
         return loop(
             "r", count, lambda r: self._each_vector(panel, lambda c: vector_store(sums, (r, c), zero))
         )
 
-    def _blocks(self, panel: _Panel, rows: _Rows) -> Stmt:
+    def _blocks(self, panel: ColumnPanel, rows: RowsOfPanel) -> Stmt:
         """All rows over one block of the depth after the other."""
         if isinstance(self.depth, IntImm) and self.depth.value <= self.block:
             return self._block(panel, rows, int64(0), self.depth)
@@ -410,27 +412,29 @@ class _Writer:
             "depth", minimum(int64(self.block), self.depth - ko * self.block), lambda depth: self._block(
                 panel, rows, ko * self.block, depth)))  # fmt: skip
 
-    def _block(self, panel: _Panel, rows: _Rows, start: PrimExpr, depth: PrimExpr) -> Stmt:
+    def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
         """All rows over a part of the depth, whose columns are copied first unless they are a panel as they are."""
         width = panel.vectors * self.tile.lanes
         if self.operands.packed is not None:
             view = self._packed_block(self.operands.packed, panel, start, depth)
-            return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
+            return DeclBuffer(view, self._tiles(DepthBlock(panel, start, depth, view), rows))
 
         if self.is_panel:
             at = {**panel.values, self.operands.k: start, self.operands.column: panel.start}
             sizes = ((self.operands.k, depth), (self.operands.column, int64(width)))
             view = tile_view(self.operands.right, at, sizes)
-            return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
+            return DeclBuffer(view, self._tiles(DepthBlock(panel, start, depth, view), rows))
 
         def copied(buffer: Buffer) -> Stmt:
-            part = _Block(panel, start, depth, buffer)
+            part = DepthBlock(panel, start, depth, buffer)
             return block([self._pack(part), self._tiles(part, rows)])
 
         most = self.depth.value if isinstance(self.depth, IntImm) else self.block
         return scratch("panel", (min(most, self.block), width), self.dtype, copied)
 
-    def _packed_block(self, packed: BufferLoad, panel: _Panel, start: PrimExpr, depth: PrimExpr) -> Buffer:
+    def _packed_block(
+        self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr
+    ) -> Buffer:
         """A part of a panel that is packed."""
         column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
         at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
@@ -439,7 +443,7 @@ class _Writer:
             (depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset
         )
 
-    def _pack(self, part: _Block) -> Stmt:
+    def _pack(self, part: DepthBlock) -> Stmt:
         """Copy a part of a panel; columns beyond the matrix become 0."""
         panel, operands, lanes = part.panel, self.operands, self.tile.lanes
         width = int64(panel.vectors * lanes)
@@ -467,7 +471,7 @@ class _Writer:
             return self._turned(part, at, inside)
         return DeclBuffer(view, loop("c", width, column))
 
-    def _turned(self, part: _Block, at: Values, inside: PrimExpr) -> Stmt:
+    def _turned(self, part: DepthBlock, at: Values, inside: PrimExpr) -> Stmt:
         """Copy a part of a panel whose depth is contiguous, in squares of registers; columns beyond become 0."""
         operands, panel = self.operands, part.panel
         view = tile_view(operands.right, at, ((operands.column, inside), (operands.k, part.depth)))
@@ -486,7 +490,7 @@ class _Writer:
         )
         return DeclBuffer(view, block([cleared, copy]))
 
-    def _each_vector(self, panel: _Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+    def _each_vector(self, panel: ColumnPanel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a panel, told its first column."""
         return loop("v", panel.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
 
@@ -503,49 +507,49 @@ class _Writer:
         rest = floormod(self.rows, self.tile.rows)
         return simplify(Select(self.rows < STREAMED_ROWS, self.rows, rest) if self.streams else rest)
 
-    def _tiles(self, part: _Block, rows: _Rows) -> Stmt:
+    def _tiles(self, part: DepthBlock, rows: RowsOfPanel) -> Stmt:
         """The tiles of some rows."""
         height = self.tile.rows
         if isinstance(self.rows, IntImm) and self.few:
             low = self.operands.packed is not None and self.rows.value < STREAMED_ROWS
             segments = (low_blocks if low else blocks)(self.rows.value, self.tile)
-            share = _Share(int64(0), int64(sum(s.number for s in segments)), low)
+            share = Share(int64(0), int64(sum(s.number for s in segments)), low)
             parts: list[Stmt] = []
             for s in segments:
                 parts.append(self._tiles_of(part, rows, s.start, s.count, s.size, share))
                 share = share.behind(s.number)
             return block(parts)
-        share = _Share(int64(0), rows.tiles)
+        share = Share(int64(0), rows.tiles)
         whole = self._tiles_of(part, rows, int64(0), rows.tiles, height, share)
         return block([whole, *([] if rows.tail is None else [self._tail(part, rows, rows.tail)])])
 
     def _tiles_of(
-        self, part: _Block, rows: _Rows, start: PrimExpr, count: PrimExpr, height: int, share: _Share
+        self, part: DepthBlock, rows: RowsOfPanel, start: PrimExpr, count: PrimExpr, height: int, share: Share
     ) -> Stmt:
         """Tiles of one height that follow each other, the first of which begins `start` rows behind the first row."""
         return loop("io", simplify(count), lambda io: self._tile(
             part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
-    def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
+    def _tail(self, part: DepthBlock, rows: RowsOfPanel, tail: PrimExpr) -> Stmt:
         """The rows behind the whole tiles: of an unknown number as many fours as it has, and 1, 2 or 3.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
         left, first = self._left(), rows.tiles * self.tile.rows
-        low = _Share(rows.tiles, int64(1), low=True)
+        low = Share(rows.tiles, int64(1), low=True)
         if isinstance(left, IntImm):
-            tile = self._tile(part, rows, simplify(first), left.value, _Share(rows.tiles, int64(1)))
+            tile = self._tile(part, rows, simplify(first), left.value, Share(rows.tiles, int64(1)))
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
         fours, rest = floordiv(tail, LOW), floormod(tail, LOW)
-        stmts = [self._tiles_of(part, rows, first, fours, LOW, _Share(rows.tiles, int64(2), low=True))]
+        stmts = [self._tiles_of(part, rows, first, fours, LOW, Share(rows.tiles, int64(2), low=True))]
         first = first + fours * LOW
         for height in range(LOW - 1, 0, -1):
             stmts.append(IfThenElse(rest.equal(height), self._tile(part, rows, first, height, low)))
         return block(stmts)
 
-    def _tile(self, part: _Block, rows: _Rows, first: PrimExpr, height: int, share: _Share) -> Stmt:
+    def _tile(self, part: DepthBlock, rows: RowsOfPanel, first: PrimExpr, height: int, share: Share) -> Stmt:
         """Some rows, from `first` on behind those before, over a block; their sums are in registers."""
         operands, lanes = self.operands, self.tile.lanes
         width = part.panel.vectors * lanes
@@ -580,7 +584,7 @@ class _Writer:
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: _Block, left: Buffer, k: PrimExpr, share: _Share) -> list[Stmt]:
+    def _asked(self, part: DepthBlock, left: Buffer, k: PrimExpr, share: Share) -> list[Stmt]:
         """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
 
         Four tiles ask for all lines without the second one. A single low tile asks for what it reads soon. Where panels
@@ -608,11 +612,12 @@ class _Writer:
         lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
         return [Evaluate(prefetch(line, locality=2)) for line in lines]
 
-    def _step(self, part: _Block, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int) -> Stmt:
+    def _step(
+        self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int
+    ) -> Stmt:
         """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
         lanes = self.tile.lanes
-        rights = self._each_vector(part.panel, lambda c: vector_store(
-            right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
+        rights = self._rights(part, right, k)
 
         def row(p: Var) -> Stmt:
             element = Var("a", self.vector)
@@ -626,9 +631,15 @@ class _Writer:
 
         return block([rights, loop("p", height, row, ForKind.UNROLLED)])
 
+    def _rights(self, part: DepthBlock, right: Buffer, k: PrimExpr) -> Stmt:
+        """Load the vectors of a row of a block."""
+        lanes = self.tile.lanes
+        return self._each_vector(part.panel, lambda c: vector_store(
+            right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
+
     # ------------------------------------------------------------------ results
 
-    def _stored(self, panel: _Panel, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
+    def _stored(self, panel: ColumnPanel, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
         """Store the sums of a tile in the columns that are in the matrix."""
         result = self._results_of(panel, row, int64(height))
 
@@ -639,7 +650,7 @@ class _Writer:
 
         return result.declared(loop("p", height, each, ForKind.UNROLLED))
 
-    def _results(self, panel: _Panel, rows: _Rows, count: PrimExpr) -> Stmt:
+    def _results(self, panel: ColumnPanel, rows: RowsOfPanel, count: PrimExpr) -> Stmt:
         """Store what is made of the sums of some rows, in the columns that are in the matrix."""
         lanes, sums = self.tile.lanes, rows.sums
         assert sums is not None
@@ -662,7 +673,7 @@ class _Writer:
             each = loop("r", count, lambda r: loop("v", panel.vectors, lambda v: made(r, v * lanes)))
         return result.declared(each)
 
-    def _results_of(self, panel: _Panel, row: PrimExpr, height: PrimExpr) -> Results:
+    def _results_of(self, panel: ColumnPanel, row: PrimExpr, height: PrimExpr) -> Results:
         width = int64(panel.vectors * self.tile.lanes) if panel.inside is None else panel.inside
         at = {**panel.values, self.operands.row: row, self.operands.column: panel.start}
         return Results(self.operands, at, height, width)
@@ -675,4 +686,6 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return simplify(total)
 
 
-__all__ = ["Product", "Tile", "tile_for", "tiled"]
+__all__ = [
+    "ColumnPanel", "DepthBlock", "Product", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for", "tiled",
+]  # fmt: skip

@@ -23,6 +23,8 @@ Left alone are
   anything but PrimFuncs;
 * kernels on two sides of a call that may write to a tensor, and on different virtual devices;
 * results that the block gives away, but as the last of a group;
+* what makes floats of bytes at the end of a group, if one other group reads the floats: it joins that group, so that
+  bytes are stored between them;
 * reshapes behind all others of a group: RewriteDataflowReshape makes views of them, and loops over the shape before are
   faster than such as divide indices.
 
@@ -50,6 +52,7 @@ from ...expr import (
 )
 from ...ir import IRModule
 from ...ir.transform import PassContext
+from ...struct_info import TensorStructInfo
 from ...tir.nests import same_size
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
@@ -104,9 +107,45 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
         kernel is not None and binding.var in private and is_flat_copy(kernel.func)
         for binding, kernel in zip(bindings, kernels, strict=True)
     ]
-    groups = [_without_views(group, viewed) for group in fusion_groups(nodes, max_depth)]
+    groups = _with_narrow_results(fusion_groups(nodes, max_depth), nodes, kernels)
+    groups = [_without_views(group, viewed) for group in groups]
     chosen = [group for group in groups if sum(kernels[i] is not None for i in group) > 1]
     return [_with_sources([bindings[i] for i in group]) for group in chosen]
+
+
+def _with_narrow_results(
+    groups: Sequence[list[int]], nodes: Sequence[FusionNode], kernels: Sequence[KernelCall | None]
+) -> list[list[int]]:
+    """The groups, of which none ends by making floats of bytes that one other group reads: that group makes them."""
+    result = [list(group) for group in groups]
+    owners = {number: group for group in result for number in group}
+    for group in result:
+        last = group[-1] if group else 0
+        if len(group) < 2 or nodes[last].is_external or not _widens_bytes(kernels[last]):
+            continue
+        readers = [number for number, _ in nodes[last].consumers]
+        others = {id(owners.get(number)): owners.get(number) for number in readers}
+        reader = next(iter(others.values()), None)
+        if len(others) != 1 or reader is None or nodes[readers[0]].place != nodes[last].place:
+            continue
+        plain = all(edge == OpPatternKind.ELEMWISE for _, edge in nodes[last].consumers)
+        if plain and all(nodes[number].kind <= OpPatternKind.BROADCAST for number in readers):
+            group.remove(last)
+            reader.append(last)
+            reader.sort()
+            owners[last] = reader
+    return result
+
+
+def _widens_bytes(kernel: KernelCall | None) -> bool:
+    """True for a kernel that makes one wider number of each byte of its first operand."""
+    if kernel is None or kernel.func.attrs[OP_PATTERN] != OpPatternKind.ELEMWISE or len(kernel.outputs) != 1:
+        return False
+    infos = kernel.inputs[0][1].struct_info_, kernel.outputs[0][1]
+    if not all(isinstance(info, TensorStructInfo) for info in infos):
+        return False
+    source, result = (info for info in infos if isinstance(info, TensorStructInfo))
+    return source.dtype.is_integer and source.dtype.bits == 8 and result.dtype.bits > 8
 
 
 def _without_views(group: list[int], viewed: Sequence[bool]) -> list[int]:

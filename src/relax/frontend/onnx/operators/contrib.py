@@ -184,19 +184,25 @@ def matmul_n_bits(
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Tensor:
-    """The weights, packed numbers of 2, 4 or 8 bits with a scale a block, are unpacked when the model is imported."""
+    """The weights are numbers of 2, 4 or 8 bits, packed, with a scale a block."""
     if bits not in (2, 4, 8) or g_idx is not None or weight_prepacked:
         g.unsupported("MatMulNBits with 2, 4 and 8 bits only, without g_idx: this form")
     blocks = -(-K // block_size)
-    numbers = _unpacked(B.reshape(N, blocks, -1), bits)[..., :block_size].astype("float32")
-    zeros: Any = float(1 << (bits - 1))
+    numbers = _unpacked(B.reshape(N, blocks, -1), bits)[..., :block_size]
+    scale = scales.reshape(N, blocks, 1).astype("float32")
+    zeros: Array = np.full((N, blocks, 1), 1 << (bits - 1), "uint8")
     if zero_points is not None and zero_points.dtype == np.uint8:
-        zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks, None].astype("float32")
+        zeros = np.ascontiguousarray(_unpacked(zero_points.reshape(N, -1), bits)[:, :blocks, None])
     elif zero_points is not None:
         zeros = zero_points.reshape(N, blocks, 1).astype("float32")
-    weight = (numbers - zeros) * scales.reshape(N, blocks, 1).astype("float32")
-    rows = weight.reshape(N, -1)[:, :K].T
-    product = op.matmul(A, g.const(np.ascontiguousarray(rows), str(g.dtype(A))))
+    if zeros.dtype == np.uint8 and K % block_size == 0 and g.dtype(A) == "float32":
+        # A product that DequantizeInProducts takes: these weights stay narrow.
+        parts: list[Array] = [np.reshape(numbers, (N * blocks, block_size)), np.ravel(scale), np.ravel(zeros)]
+        weight = g.emit(op.dequantize(*map(g.const, parts), axis=0))
+        product = op.matmul(A, g.emit(op.permute_dims(g.emit(op.reshape(weight, [N, K])))))
+    else:
+        floats: Array = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
+        product = op.matmul(A, g.const(np.ascontiguousarray(floats[:, :K].T), str(g.dtype(A))))
     return product if bias is None else op.add(product, bias)
 
 

@@ -1,0 +1,316 @@
+"""Products of float32 by narrow integers with scales, which are known: weights become floats in registers.
+
+    for i, j, k in T.grid(M, N, K):                         for task in T.parallel(groups * panels):
+        with T.block("C"):                                      for ko in range(ceildiv(K, 64)):
+            with T.init():                                          few rows:     for k in range(64):
+                C[i, j] = 0                                             b[:] = float32(P[k, :]) * S[k // 32, :]
+            C[i, j] += A[i, k] * (float32(Q[k, j])                      acc[p, :] += A[row + p, k] * b[:]
+                                  * S[k // 32, j])                  other rows:   panel[k, :] = b[:], and the loops of
+                                                                                  `product` over it
+
+The loops are those of `product`. Panels of integers are packed, one after the other; those of 4 bits are two in a byte:
+the numbers of a vector are in the low halves of bytes, those of the next vector in their high halves.
+
+    int4, four vectors of columns      v0, v1, v2, v3      the bytes  v0 + 16 · v1,  v2 + 16 · v3
+
+With few rows, memory is what takes time. With others, a block becomes floats once for each group of rows.
+
+Refused: operands on the right that are not known, or used twice; other dtypes; scales that do not have one row for so
+many rows of numbers; and what `product` refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...prim import Add, Cast, FloorDiv, IntImm, Mul, PrimExpr, Var, const, simplify
+from ...prim.instructions import prefetch
+from ...prim.intrin import floordiv, shift_left, shift_right
+from ...target import Target
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, IfThenElse, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ...tir.nests import Nest
+from ..build import block, int64, loop, scratch, spread, vector_load, vector_store
+from ..contraction import Contraction, plain, size_of
+from ..rule import PackedFunction, ScheduleRule
+from .operands import Operands, product_of_numbers, tile_view
+from .packed_panels import PanelPacking, packed_products, users_of
+from .product import ColumnPanel, DepthBlock, ProductWriter, RowsOfPanel, Share
+from .tiling import LOW, panels
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+NARROW: Final = ("int8", "int4")
+LINE: Final = 64
+"""The bytes that are fetched together."""
+AHEAD: Final = 2048
+"""The bytes of packed panels between what is read and what is asked for."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The scales of a right operand: an access at its column, and the rows of numbers to a row of scales."""
+
+    access: BufferLoad
+    group: int
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return _number(self.access.buffer.shape[0])
+
+
+class ScaledProduct(ScheduleRule):
+    """The rule for products by integers with scales."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del func, target, tunable
+        return None
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for panels of integers and of scales."""
+        positions = {
+            func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map
+        }
+        scales: dict[Buffer, Scales] = {}
+        packed_scales: dict[Buffer, tuple[Buffer, PanelPacking]] = {}
+
+        def product_of(nest: Nest) -> Contraction | None:
+            parts = _scaled_product_of(nest)
+            if parts is None:
+                return None
+            product, its_scales = parts
+            scales[product.rhs.buffer] = its_scales
+            return product
+
+        def panels_of(operands: Operands, packing: PanelPacking) -> NarrowPanels | None:
+            held = scales[operands.right.buffer].access.buffer
+            if held not in positions or users_of(func, held) != 1 or held in packed_scales:
+                return None
+            sizes = tuple(map(_number, held.shape))
+            order = PanelPacking(sizes, (0, 1), packing.widths)
+            buffer = decl_buffer((sizes[0] * sum(packing.widths),), str(held.dtype), f"{held.name}_packed")
+            packed_scales[held] = buffer, order
+            dtype = str(operands.right.dtype)
+            lanes = ProductWriter(operands, target).tile.lanes
+            return NarrowPanels(packing, lanes, dtype == "int4")
+
+        def write(operands: Operands) -> Stmt:
+            its_scales = scales[operands.right.buffer]
+            buffer, _ = packed_scales[its_scales.access.buffer]
+            return _Writer(operands, target, its_scales, buffer).tasks()
+
+        packed = packed_products(func, target, constants, write, product_of, panels_of)
+        if packed is None:
+            return None
+        buffers, packings = dict(packed.func.buffer_map), dict(packed.packings)
+        for held, (buffer, order) in packed_scales.items():
+            buffers[func.params[positions[held]]] = buffer
+            packings[positions[held]] = order
+        return PackedFunction(packed.func.replace(buffer_map=buffers), packings)
+
+
+def _scaled_product_of(nest: Nest) -> tuple[Contraction, Scales] | None:
+    """The product of a nest without its scales, and these; None if it is no such product."""
+    store = nest.block.body
+    match store:
+        case BufferStore(
+            value=Add(total, Mul(left, Mul(Cast(value=BufferLoad() as numbers) as wide, scale)))
+        ):
+            pass
+        case _:
+            return None
+    if not isinstance(scale, BufferLoad) or scale.buffer.ndim != 2 or scale.dtype != "float32":
+        return None
+    if numbers.dtype not in NARROW or wide.dtype != "float32" or len(numbers.indices) != 2:
+        return None
+    without = store.replace(value=Add(total, Mul(left, wide)))
+    product = product_of_numbers(replace(nest, block=nest.block.replace(body=without), stores=(without,)))
+    if product is None or product.rhs.buffer is not numbers.buffer or product.lhs.dtype != "float32":
+        return None
+    if product.sum_dtype != "float32" or len(product.columns) != 1:
+        return None
+    group = _group_of(scale, product, nest)
+    return None if group is None else (product, Scales(scale, group))
+
+
+def _group_of(scale: BufferLoad, product: Contraction, nest: Nest) -> int | None:
+    """The rows of numbers that share a row of scales; None for scales at other places."""
+    row, column = scale.indices
+    depth, k = size_of(product.depth), product.depth.var
+    shape = scale.buffer.shape
+    if column is not product.rhs.indices[-1] or product.rhs.indices[0] is not k:
+        return None
+    if not isinstance(depth, IntImm) or not depth.value or not all(isinstance(s, IntImm) for s in shape):
+        return None
+    if not plain(scale.buffer, (const(0, "int64"), column), nest.block):
+        return None
+    match row:
+        case IntImm(value=0):
+            group = depth.value
+        case FloorDiv(a, IntImm(value=group)) if a is k and group > 0:
+            pass
+        case Var() if row is k:
+            group = 1
+        case _:
+            return None
+    same = _number(shape[1]) == _number(product.rhs.buffer.shape[1])
+    return group if same and group * _number(shape[0]) == depth.value else None
+
+
+def _number(size: PrimExpr) -> int:
+    assert isinstance(size, IntImm)
+    return size.value
+
+
+@dataclass(frozen=True)
+class NarrowPanels:
+    """The panels of a known matrix of integers one after the other, of 4 bits two in a byte."""
+
+    panels: PanelPacking
+    lanes: int
+    in_pairs: bool
+    dtype: str = "int8"
+
+    def size(self, depth: int) -> int:
+        """The bytes of a matrix of so many rows."""
+        return depth * sum(
+            bytes_of_row(width // self.lanes, self.lanes, self.in_pairs) for width in self.panels.widths
+        )
+
+    def __call__(self, array: Array) -> Array:
+        matrix = self.panels.filled(array).astype(np.int8)
+        parts: list[Array] = []
+        first = 0
+        for width in self.panels.widths:
+            panel = matrix[:, first : first + width]
+            parts.append(np.ravel(self._in_pairs(panel) if self.in_pairs else panel))
+            first += width
+        return np.concatenate(parts)
+
+    def _in_pairs(self, panel: Array) -> Array:
+        depth, width = panel.shape
+        vectors = -(-width // self.lanes // 2) * 2
+        filled = np.zeros((depth, vectors * self.lanes), np.int8)
+        filled[:, :width] = panel
+        pairs = np.reshape(filled, (depth, vectors // 2, 2, self.lanes))
+        bits = pairs.astype(np.uint8)  # a negative number wraps around
+        packed = (bits[:, :, 0] & np.uint8(15)) | (bits[:, :, 1] << np.uint8(4))
+        return packed.astype(np.int8)
+
+
+def bytes_of_row(vectors: int, lanes: int, in_pairs: bool) -> int:
+    """The bytes of a row of a panel of so many vectors."""
+    return (-(-vectors // 2) if in_pairs else vectors) * lanes
+
+
+@dataclass(frozen=True)
+class _NarrowBlock(DepthBlock):
+    """A part of the depth of a panel as it is in memory, with the panel's scales, (groups, width)."""
+
+    scales: Buffer
+
+
+class _Writer(ProductWriter):
+    """Writes the loops of one product."""
+
+    def __init__(self, operands: Operands, target: Target, scales: Scales, packed: Buffer) -> None:
+        self.in_pairs = operands.right.dtype == "int4"
+        self.scales, self.packed_scales = scales, packed
+        super().__init__(operands, target)
+
+    # ------------------------------------------------------------------ blocks
+
+    def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
+        """All rows over a part of the depth: few as it is in memory, others once it is floats."""
+        width = panel.vectors * self.tile.lanes
+        part = self._narrow_block(panel, start, depth)
+
+        def copied(buffer: Buffer) -> Stmt:
+            whole = DepthBlock(panel, start, depth, buffer)
+            return block(
+                [loop("k", depth, lambda k: self._rights(part, buffer, k, k)), self._tiles(whole, rows)]
+            )
+
+        def of_floats() -> Stmt:
+            most = self.depth.value if isinstance(self.depth, IntImm) else self.block
+            return scratch("panel", (min(most, self.block), width), self.dtype, copied)
+
+        if self.few and isinstance(self.rows, IntImm):
+            stmt = self._tiles(part, rows) if self.rows.value <= LOW else of_floats()
+        elif isinstance(rows.tiles, IntImm) and rows.tiles.value:
+            stmt = of_floats()
+        else:
+            assert rows.tail is not None
+            stmt = IfThenElse(rows.tiles > 0, of_floats(), self._tail(part, rows, rows.tail))
+        return DeclBuffer(part.source, DeclBuffer(part.scales, stmt))
+
+    def _narrow_block(self, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr) -> _NarrowBlock:
+        operands, lanes = self.operands, self.tile.lanes
+        assert operands.packed is not None
+        column, width = operands.column, panel.vectors * lanes
+        row = bytes_of_row(panel.vectors, lanes, self.in_pairs)
+        before = self._bytes_before(panel) if self.in_pairs else panel.start
+        at = {**panel.values, column: simplify(before * self.depth + start * row)}
+        view = tile_view(operands.packed, at, ((column, depth * row),))
+        source = decl_buffer((depth, row), "int8", "panel", data=view.data, elem_offset=view.elem_offset)
+        count = self.scales.count
+        place = BufferLoad(self.packed_scales, (column,))
+        held = tile_view(place, {column: simplify(panel.start * count)}, ((column, int64(count * width)),))
+        scales = decl_buffer(
+            (count, width), "float32", "scales", data=held.data, elem_offset=held.elem_offset
+        )
+        return _NarrowBlock(panel, start, depth, source, scales)
+
+    def _bytes_before(self, panel: ColumnPanel) -> PrimExpr:
+        """The bytes of a row of all panels before one."""
+        columns, lanes = _number(self.columns), self.tile.lanes
+        before = 0
+        for segment in panels(columns, self.tile):
+            row = bytes_of_row(segment.size, lanes, True)
+            if segment.size == panel.vectors:
+                first = segment.start * lanes
+                return simplify(before + floordiv(panel.start - first, segment.size * lanes) * row)
+            before += segment.number * row
+        raise AssertionError(panel.vectors)
+
+    # ------------------------------------------------------------------ vectors
+
+    def _rights(self, part: DepthBlock, right: Buffer, k: PrimExpr, row: PrimExpr | None = None) -> Stmt:
+        """Load the vectors of a row of a block as floats, into a row of `right` if it has several."""
+        if not isinstance(part, _NarrowBlock):
+            return super()._rights(part, right, k)
+        lanes, outer = self.tile.lanes, () if row is None else (row,)
+        group = floordiv(part.start + k, self.scales.group) if self.scales.count > 1 else int64(0)
+        stmts: list[Stmt] = []
+        for v in range(part.panel.vectors):
+            scale = vector_load(part.scales, (group, v * lanes), lanes)
+            stmts.append(vector_store(right, (*outer, v * lanes), Mul(self._number(part, k, v), scale)))
+        return block(stmts)
+
+    def _number(self, part: DepthBlock, k: PrimExpr, v: int) -> PrimExpr:
+        """The numbers of a vector of a row, as floats."""
+        lanes = self.tile.lanes
+        wide = f"int32x{lanes}" if lanes > 1 else "int32"
+        if not self.in_pairs:
+            return vector_load(part.source, (k, v * lanes), lanes).astype(wide).astype(self.vector)
+        pair = vector_load(part.source, (k, v // 2 * lanes), lanes).astype(wide)
+        if v % 2 == 0:
+            pair = shift_left(pair, spread(const(28, "int32"), lanes))
+        return shift_right(pair, spread(const(4 if v % 2 else 28, "int32"), lanes)).astype(self.vector)
+
+    def _asked(self, part: DepthBlock, left: Buffer, k: PrimExpr, share: Share) -> list[Stmt]:
+        """A prefetch of what is a little further on in memory."""
+        del left, share
+        if not isinstance(part, _NarrowBlock):
+            return []
+        row = part.source.shape[1]
+        ahead = AHEAD // _number(row)
+        return [Evaluate(prefetch(BufferLoad(part.source, (k + ahead, int64(0))), locality=2))]
+
+
+__all__ = ["NarrowPanels", "ScaledProduct"]
