@@ -158,7 +158,7 @@ def test_first_layers_of_unknown_sizes(target, case):
     same_by_rows(target, chain, *chain.sizes(), (1, 9, 37))
 
 
-@pytest.mark.parametrize("case", FIRST_LAYERS)
+@pytest.mark.parametrize("case", ["3 × 3, stride 2", "other numbers down than along lines"])
 def test_first_layers_of_known_sizes(target, case):
     same_by_rows(target, Chain(**FIRST_LAYERS[case]), (2, 12, 35), known=(2, 12, 35))
 
