@@ -21,6 +21,14 @@ CASES = {
     "no padding": {"ci": 6, "middle": 17, "co": 40, "pad": 0},
     "a stride that meets each line once": {"ci": 2, "middle": 18, "co": 3, "stride": 3},
 }
+FIRST_LAYERS = {
+    "3 × 3, stride 2": {"ci": 3, "middle": 32, "co": 16, "windows": ((3, 3), (2, 2), 1)},
+    "3 × 3": {"ci": 4, "middle": 17, "co": 3, "windows": ((3, 3), (1, 1), 1)},
+    "7 × 7, stride 4, then 2": {"ci": 1, "middle": 20, "co": 5, "stride": 2, "windows": ((7, 7), (4, 4), 3)},
+    "other numbers down than along lines": {"ci": 2, "middle": 50, "co": 20, "windows": ((2, 3), (1, 3), 1)},
+    "no padding": {"ci": 3, "middle": 9, "co": 8, "windows": ((2, 2), (2, 2), 0)},
+}
+"""Chains whose first convolution has windows: their taps, strides and padding."""
 SIZES = [(1, 1, 1), (2, 3, 5), (0, 4, 4), (1, 0, 3), (1, 5, 0), (1, 13, 7), (2, 7, 8), (1, 2, 31)]
 """Batches and images: of nothing, a pixel, a tile's pixels of a line, one more, and primes."""
 
@@ -29,8 +37,9 @@ class Chain:
     """Three convolutions with what is computed of their results: a scale and bounds, and perhaps the data added."""
 
     def __init__(
-        self, ci, middle, co, kernel=3, stride=1, pad=1, residual=False, dilation=1, dtype="float32"
-    ):
+        self, ci, middle, co, kernel=3, stride=1, pad=1, residual=False, dilation=1, dtype="float32",
+        windows=((1, 1), (1, 1), 0), windows_dilation=1,
+    ):  # fmt: skip
         self.ci, self.middle, self.co, self.kernel, self.stride, self.pad = (
             ci,
             middle,
@@ -40,6 +49,8 @@ class Chain:
             pad,
         )
         self.residual, self.dilation, self.dtype = residual, dilation, dtype
+        self.taps, self.steps, self.before = windows
+        self.windows_dilation = windows_dilation
 
     def tensors(self, size=None):
         n, h, w = (te.var(name, "int64") for name in "nhw") if size is None else size
@@ -50,7 +61,7 @@ class Chain:
     def shapes(self):
         """The shapes of what is known: weights and scales."""
         weights = [
-            (self.middle, self.ci, 1, 1),
+            (self.middle, self.ci, *self.taps),
             (self.middle, 1, *[self.kernel] * 2),
             (self.co, self.middle, 1, 1),
         ]
@@ -60,7 +71,8 @@ class Chain:
         """The chain as a PrimFunc, which may have results of its middle too."""
         x, e, d, p, a, b, c = self.tensors(size)
         layouts = ("NCHW", "OIHW")
-        first = bounded(topi.nn.conv(x, e, 1, 0, 1, 1, *layouts), a)
+        wide = topi.nn.conv(x, e, list(self.steps), self.before, self.windows_dilation, 1, *layouts)
+        first = bounded(wide, a)
         second = topi.nn.conv(first, d, self.stride, self.pad, self.dilation, self.middle, *layouts)
         second = bounded(second, b)
         third = topi.nn.conv(second, p, 1, 0, 1, 1, *layouts)
@@ -77,13 +89,21 @@ class Chain:
         generator = np.random.default_rng(0)
         shapes = [(n, self.ci, h, w), *self.shapes()]
         values = [generator.integers(-2, 3, shape).astype(self.dtype) for shape in shapes]
-        out = ((s + 2 * self.pad - self.dilation * (self.kernel - 1) - 1) // self.stride + 1 for s in (h, w))
+        out = (
+            (s + 2 * self.pad - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+            for s in self.middle_size(h, w)
+        )
         return [*values, np.full((n, self.co, *out), 77, self.dtype)]
+
+    def middle_size(self, h, w):
+        """The lines and columns of the image between the convolutions."""
+        sizes = zip((h, w), self.taps, self.steps, strict=True)
+        return [(size + 2 * self.before - taps) // step + 1 for size, taps, step in sizes]
 
     def sizes(self):
         """The images that are not smaller than a window."""
         least = self.dilation * (self.kernel - 1) + 1 - 2 * self.pad
-        return [size for size in SIZES if min(size[1:]) >= least]
+        return [size for size in SIZES if min(self.middle_size(*size[1:])) >= max(least, 0)]
 
 
 def bounded(y, scale):
@@ -129,6 +149,23 @@ def same_by_rows(target, chain, *sizes, known=None):
 def test_unknown_sizes(target, case):
     chain = Chain(**CASES[case])
     same_by_rows(target, chain, *chain.sizes())
+
+
+@pytest.mark.parametrize("case", FIRST_LAYERS)
+def test_first_layers_of_unknown_sizes(target, case):
+    chain = Chain(**FIRST_LAYERS[case])
+    assert chain_of(chain.func()) is not None
+    same_by_rows(target, chain, *chain.sizes(), (1, 9, 37))
+
+
+@pytest.mark.parametrize("case", ["3 × 3, stride 2", "other numbers down than along lines"])
+def test_first_layers_of_known_sizes(target, case):
+    same_by_rows(target, Chain(**FIRST_LAYERS[case]), (2, 12, 35), known=(2, 12, 35))
+
+
+def test_first_layers_for_narrow_vectors():
+    chain = Chain(**FIRST_LAYERS["3 × 3, stride 2"])
+    same_by_rows(resolve("llvm -mcpu=haswell"), chain, (1, 1, 1), (1, 5, 19))
 
 
 @pytest.mark.parametrize("case", ["a residual", "stride 2"])
@@ -180,6 +217,20 @@ def test_nan_and_infinities_reach_the_pixels_that_they_reach():
     np.testing.assert_array_equal(native[-1], expected[-1])
 
 
+def test_nan_and_infinities_in_a_first_layer():
+    chain = Chain(**FIRST_LAYERS["3 × 3, stride 2"])
+    func = chain.func()
+    here, packings = packed(func, resolve("llvm"))
+    plain, compiled = build_module(func)["main"], build_module(here)["main"]
+    expected = chain.arrays(1, 20, 41)
+    x = expected[0]
+    x[0, 1, 4, 3], x[0, 0, 0, 0], x[0, 2, 19, 40] = np.nan, np.inf, -np.inf
+    native = [array.copy() for array in expected]
+    plain(*expected)
+    compiled(*arranged(packings, native))
+    np.testing.assert_array_equal(native[-1], expected[-1])
+
+
 def test_weights_are_packed_in_vectors_of_channels(target):
     chain = Chain(ci=3, middle=20, co=9)
     _, packings = packed(chain.func(), target)
@@ -207,7 +258,27 @@ def test_weights_that_are_not_known_are_for_the_rules_of_each_convolution(same):
     np.testing.assert_array_equal(native[-1], expected[-1])
 
 
+def test_first_layers_that_are_no_part_of_a_chain():
+    """With dilation, each convolution is arranged by the rule for it, and its weights are in the order of that."""
+    chain = Chain(3, 20, 16, windows=((3, 3), (1, 1), 2), windows_dilation=2)
+    func = chain.func((1, 9, 18))
+    assert chain_of(func) is None
+    assert ByRows().pack(func, resolve("llvm"), [1, 2, 3]) is None
+    chain = Chain(3, 20, 16, windows=((3, 3), (2, 2), 1))
+    func = chain.func((1, 40, 40))
+    some = ByRows().pack(func, resolve("llvm"), [1, 3])
+    assert some is not None
+    assert list(some.packings) == [1, 3]
+    expected, native = chain.arrays(1, 40, 40), chain.arrays(1, 40, 40)
+    build_module(func)["main"](*expected)
+    build_module(some.func)["main"](*arranged(some.packings, native))
+    np.testing.assert_array_equal(native[-1], expected[-1])
+
+
 DECLINED = {
+    "many channels of a first layer": lambda: Chain(5, 16, 8, windows=((3, 3), (1, 1), 1)).func(),
+    "strides that leave lines out": lambda: Chain(3, 16, 8, windows=((1, 3), (2, 1), 0)).func(),
+    "a stride of 5": lambda: Chain(3, 16, 8, windows=((5, 5), (5, 5), 0)).func(),
     "dilation": lambda: Chain(4, 16, 8, dilation=2, pad=2).func(),
     "float64": lambda: Chain(4, 16, 8, dtype="float64").func(),
     "a middle that is a result": lambda: Chain(4, 16, 8).func(more=lambda first, second: [first]),

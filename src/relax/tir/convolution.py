@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ..prim import Add, IntImm, Mul, PrimExpr, Var, is_const
 from .buffer import Buffer, BufferLoad
@@ -20,6 +21,8 @@ from .stmt import PrimFunc
 
 DTYPE = "float32"
 RANK = 4
+FEW: Final = 4
+"""The most input channels of a first layer: colours, and one more."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Convolution:
     """True for one tap, of all input channels."""
     is_depthwise: bool
     """True for several taps, of one input channel, and as many output channels as input channels."""
+    is_first: bool
+    """True for several taps, of all of at most `FEW` input channels, as in the first layer of a network."""
 
 
 def convolution_of(func: PrimFunc) -> Convolution | None:
@@ -91,7 +96,9 @@ def _convolution(
         return None
     of_elements = all(is_const(size, 1) for size in taps) and data.indices[1] is weight.indices[1]
     depthwise = not of_elements and is_const(inputs, 1) and _equal(data.buffer.shape[1], channels)
-    return Convolution(source, weight.buffer, of_elements, depthwise)
+    is_few = isinstance(inputs, IntImm) and inputs.value <= FEW
+    first = not of_elements and not depthwise and is_few and data.indices[1] is weight.indices[1]
+    return Convolution(source, weight.buffer, of_elements, depthwise, first)
 
 
 def _source(buffer: Buffer, others: Sequence[Nest], params: Sequence[Buffer]) -> Buffer | None:
@@ -109,4 +116,4 @@ def _equal(a: PrimExpr, b: PrimExpr) -> bool:
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
-__all__ = ["Convolution", "convolution_of"]
+__all__ = ["FEW", "Convolution", "convolution_of"]

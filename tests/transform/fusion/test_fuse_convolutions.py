@@ -35,7 +35,7 @@ def normalized(bb, y, generator):
     return bb.emit(R.clip(y[0], 0.0, 6.0))
 
 
-def block(stride=1, residual=True, gives=(), dtype="float32", known=True, dilation=1):
+def block(stride=1, residual=True, gives=(), dtype="float32", known=True, dilation=1, taps=1):
     """A block of MobileNet-V2; `gives` are the values in between that are results too."""
     generator = np.random.default_rng(0)
     bb = relax.BlockBuilder()
@@ -49,7 +49,8 @@ def block(stride=1, residual=True, gives=(), dtype="float32", known=True, dilati
 
     with bb.function("main", [x] if known else [x, given]):
         with bb.dataflow():
-            first = conv(x, 18, 3, 1, 1) if known else bb.emit(R.nn.conv2d(x, given))
+            attrs = {"strides": 2, "padding": 1} if taps > 1 else {}
+            first = conv(x, 18, 3, taps, taps, **attrs) if known else bb.emit(R.nn.conv2d(x, given))
             first = normalized(bb, first, generator) if dtype == "float32" else first
             second = conv(first, 18, 1, 3, 3, strides=stride, padding=dilation, groups=18, dilation=dilation)
             second = normalized(bb, second, generator) if dtype == "float32" else second
@@ -88,6 +89,19 @@ def test_a_block_is_one_kernel_with_the_same_results(stride, residual):
         np.testing.assert_allclose(compiled(x).numpy(), expected, 1e-5, 1e-4)
         if h * w < 20:
             np.testing.assert_allclose(relax.interpret(fused, "main", x).numpy(), expected, 1e-5, 1e-4)
+
+
+def test_a_first_layer_is_in_the_place_of_the_first():
+    mod = block(1, False, taps=3)
+    fused = FuseConvolutions()(graph(mod))
+    assert names(fused) == ["fused_convolutions", "main"]
+    relax.analysis.assert_well_formed(fused)
+    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
+    generator = np.random.default_rng(1)
+    for n, h, w in [*SIZES, (1, 40, 33)]:
+        x = generator.integers(-2, 3, (n, 3, h, w)).astype("float32")
+        np.testing.assert_allclose(compiled(x).numpy(), plain(x).numpy(), 1e-5, 1e-4)
 
 
 def test_blocks_that_follow_each_other_are_calls_of_one_kernel():

@@ -19,6 +19,9 @@ whatever the width of images is. The ring has as many lines of the expanded data
 the lines, and lines of zeros above and below, stand for the padding. A quarter of the second-level cache holds the
 lines of `D` of a band.
 
+The first convolution may have windows of a few input channels in the place of single elements, as the first layer of a
+network has: `row_panels` has the two forms of the panel, of which tiles read the elements that a tap meets.
+
 Each core has images, or chunks of lines of one, for itself, and what is in between stays in its own cache; at the seams
 of chunks, lines are expanded twice. An image of few lines is one chunk, whose groups and parts the cores share.
 
@@ -35,10 +38,11 @@ from ...tir import Buffer, PrimFunc
 from ...tir.buffer import decl_buffer
 from ...tir.nests import root_of
 from ..contraction import with_root
-from ..rule import PackedFunction, ScheduleRule
+from ..rule import PackedFunction, Packing, ScheduleRule
 from .chains import DTYPE, chain_of, weights_of
 from .convolution import Convolution
 from .depthwise import Depthwise
+from .few_channels import FewChannels
 from .packed_panels import users_of
 from .pointwise import Pointwise
 from .row_loops import RowLoops
@@ -65,10 +69,7 @@ class ByRows(ScheduleRule):
         lanes = tile_for(target, 32).lanes
         if lanes > 1 and all(w in positions and users_of(func, w) == 1 for w in weights):
             return _by_rows(func, RowLoops(chain, target, lanes), [positions[w] for w in weights])
-        variant = Pointwise().pack(func, target, constants)
-        if variant is None:
-            return None
-        return PackedFunction(_one_by_one(variant.func, target, False) or variant.func, variant.packings)
+        return _packed_one_by_one(func, target, constants)
 
 
 def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> PackedFunction:
@@ -82,6 +83,18 @@ def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> Pack
     allocated, _ = root_of(func)
     arranged = with_root(func, [writer.loops(*packed)], allocated)
     return PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    """The function with each convolution arranged by the rule for it, for known weights in the orders of these."""
+    result, packings = func, dict[int, Packing]()
+    for rule in (FewChannels(), Pointwise()):
+        variant = rule.pack(result, target, [i for i in constants if i not in packings])
+        if variant is not None:
+            result, packings = variant.func, {**packings, **variant.packings}
+    if not packings:
+        return None
+    return PackedFunction(_one_by_one(result, target, False) or result, packings)
 
 
 def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:

@@ -1,10 +1,11 @@
-"""Recognising chains of three convolutions: one of single elements, a depthwise one, and one of single elements.
+"""Recognising chains of three convolutions: one that expands, a depthwise one, and one of single elements.
 
     E[n, c, y, x] = f(Σ We[c, ci] * X[n, ci, y, x])                                     expands: more channels
     D[n, c, h, w] = g(Σ Wd[c, 0, i, j] * padded E[n, c, h * 2 + i - 1, w * 2 + j - 1])  depthwise
     C[n, co, h, w] = k(Σ Wp[co, c] * D[n, c, h, w])                                     projects: fewer channels
 
-An inverted residual is such a chain, with `X` added in `k`. What `f` and `g` make of a sum depends on the sum and the
+An inverted residual is such a chain, with `X` added in `k`. So is the beginning of a network whose first layer, by
+windows of up to 4 channels, is in the place of the first. What `f` and `g` make of a sum depends on the sum and the
 channel alone. `chain_of` answers None for functions that compute anything else besides, for numbers that are not
 float32, for numbers of channels that are not known, for windows with dilation and for padding of unknown size.
 """
@@ -16,9 +17,11 @@ from dataclasses import dataclass
 
 from ...prim import IntImm, PrimExpr, Var, is_const
 from ...tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
+from ...tir.convolution import FEW
 from ...tir.nests import loads_in, root_of, same_size
 from ...tir.usage import free_vars
 from ..common_parts import CommonParts
+from .few_channels import LONGEST_SHUFFLE
 from .pointwise import finished, is_total
 from .windows import Axis, Kernel, Windows, rewritten_kernels
 
@@ -128,7 +131,7 @@ def _fits(chain: Chain) -> bool:
     down, along = chain.axes
     windows = depthwise.windows
     return (
-        _is_of_elements(expand)
+        (_is_of_elements(expand) or _is_of_few_channels(expand))
         and _is_of_elements(project)
         and windows.groups == depthwise.channels == expand.channels == project.inputs
         and depthwise.inputs == 1
@@ -149,6 +152,20 @@ def _is_of_elements(link: Link) -> bool:
         and windows.padding is None
         and all(a.taps == 1 and a.stride == 1 and is_const(a.before, 0) for a in windows.axes)
         and all(same_size(a.size, a.extent) for a in windows.axes)
+    )
+
+
+def _is_of_few_channels(link: Link) -> bool:
+    """True for a convolution by windows of a few channels, such as a first layer, whose lines are split by phases."""
+    windows = link.windows
+    return (
+        windows.groups == 1
+        and windows.depth is not None
+        and link.inputs <= FEW
+        and any(a.taps > 1 for a in windows.axes)
+        and windows.axes[1].stride <= LONGEST_SHUFFLE
+        and all(a.dilation == 1 and a.stride <= a.taps for a in windows.axes)
+        and all(isinstance(a.before, IntImm) and 0 <= a.before.value < a.taps for a in windows.axes)
     )
 
 

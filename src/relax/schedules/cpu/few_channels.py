@@ -47,6 +47,7 @@ from ...tir import (
     Stmt,
 )
 from ...tir.buffer import decl_buffer
+from ...tir.convolution import FEW
 from ..build import block, int64, let, loop, named, ramp, scratch, spread, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
@@ -59,8 +60,6 @@ from .pointwise import finished, with_tables
 from .tiling import Tile, even_pieces, tile_for
 from .windows import Kernel, Windows, rewritten_kernels
 
-FEW: Final = 4
-"""The most input channels."""
 LONGEST_SHUFFLE: Final = 4
 """The longest stride along lines: elements are shuffled out of so many vectors."""
 LINES: Final = 56
@@ -363,4 +362,4 @@ class _Item:
             "v", vectors, lambda v: result.asked(p, v * self.lanes, 2)))  # fmt: skip
 
 
-__all__ = ["FewChannels"]
+__all__ = ["LONGEST_SHUFFLE", "FewChannels"]

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...prim import EQ, LT, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
-from ...prim.instructions import prefetch
+from ...prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
 from ..build import (
@@ -27,7 +26,6 @@ from ..build import (
     let,
     loop,
     named,
-    ramp,
     scratch,
     shared,
     spread,
@@ -39,6 +37,7 @@ from .chains import DTYPE, Chain, Finish, Link
 from .channel_blocks import part_of
 from .pixels import Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
+from .row_panels import Left, Step, panel_of
 from .squares import transposed_square
 from .tiling import Segment, even_pieces
 
@@ -85,7 +84,7 @@ class RowLoops:
     def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
         self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
         self.down, self.along = chain.axes
-        self.inputs, self.middle = chain.expand.inputs, chain.expand.channels
+        self.middle = chain.expand.channels
         self.outputs = chain.project.channels
         self.vectors = -(-self.middle // lanes)
         """The vectors of channels between the convolutions."""
@@ -102,14 +101,17 @@ class RowLoops:
         self.height, self.width = (
             name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
         )
-        self.data_width = name("columns", chain.expand.windows.axes[1].extent)
-        self.extents = tuple(simplify(axis.extent) for axis in chain.expand.windows.axes)
+        self.panel = panel_of(chain.expand, lanes)
+        """The form in which the data is copied."""
+        self.extents = self.panel.extents
+        self.data_width = name("columns", self.extents[1])
         self.pixels = self._pixels(target.machine.vector_registers)
         """The pixels of a tile."""
         self.tiles = name("tiles", ceildiv(self.width, self.pixels))
         """The tiles of a line of the result."""
         self.data_tiles = name("data_tiles", ceildiv(self.data_width, self.pixels))
-        self.panel_width = name("panel_width", ceildiv(self.data_tiles * self.pixels, lanes) * lanes)
+        self.panel_width = name("panel_width", ceildiv(
+            self.data_tiles * self.pixels + self.panel.reach, lanes) * lanes)  # fmt: skip
         self.line = name("line", maximum(self.data_tiles * self.pixels + self.along.before, (
             self.tiles * (self.pixels * self.along.stride) + (self.along.taps - self.along.stride))))  # fmt: skip
         """The pixels of a line of the ring."""
@@ -144,7 +146,7 @@ class RowLoops:
     def packings(self) -> tuple[WeightBlocks, TapVectors, WeightBlocks]:
         """The orders of the three weights."""
         return (
-            WeightBlocks(self.middle, self.inputs, self.lanes, True),
+            WeightBlocks(self.middle, self.panel.depth, self.lanes, True),
             TapVectors(self.middle, self.down.taps * self.along.taps, self.vectors * self.lanes),
             WeightBlocks(self.outputs, self.middle, self.lanes, True),
         )
@@ -197,7 +199,7 @@ class RowLoops:
         """A chunk of an image. Its groups of channels are shared by the cores if it is all that there is."""
         expand, depthwise, project = weights
         sizes = {
-            "panel": self.met * (self.inputs * self.panel_width),
+            "panel": self.met * (self.panel.planes * self.panel_width),
             "ring": self.line * (self.number * self.down.taps * self.group_pitch),
             "middle": self.band * (self.tiles * (self.pixels * self.pitch)),
         }
@@ -238,31 +240,15 @@ class RowLoops:
             minimum(self.band, end - line), int64(0))), lambda lines: with_lines(line, lines)))  # fmt: skip
 
     def _copied(self, band: _Band, panel: Buffer) -> Stmt:
-        """Copy the new lines of the data, with zeros behind each, and ask for the one behind each.
-
-        Processors do not foresee the short runs of memory that a line has in many channels.
-        """
+        """Copy what the new lines of the expanded image are made of, with zeros behind each line."""
 
         def line(i: Var) -> Stmt:
-            place = i * (self.inputs * self.panel_width)
+            place = i * (self.panel.planes * self.panel_width)
             return let("y", simplify(band.fresh + i - self.down.before), lambda y: IfThenElse(
-                And(y >= 0, y < self.extents[0]), self._copied_line(band.image, y, place, panel)))  # fmt: skip
+                And(y >= 0, y < self.extents[0]), self.panel.copied(
+                    band.image, y, panel, place, self.panel_width)))  # fmt: skip
 
         return loop("i", band.count, line)
-
-    def _copied_line(self, image: list[PrimExpr], y: PrimExpr, place: PrimExpr, panel: Buffer) -> Stmt:
-        lanes, data = self.lanes, self.chain.expand.windows.data
-        vectors = simplify(floordiv(self.panel_width, lanes))
-
-        def vector(part: Buffer, k: Var, v: Var) -> Stmt:
-            mask = LT(ramp(v * lanes, lanes), spread(self.extents[1], lanes))
-            ahead = Evaluate(prefetch(BufferLoad(data, (*image, k, simplify(y + 1), simplify(v * lanes)))))
-            copied = vector_store(part, (k, 0), vector_load(data, (*image, k, y, v * lanes), lanes, mask))
-            return block([ahead, copied])
-
-        return loop("v", vectors, lambda v: part_of(
-            panel, place + v * lanes, (self.inputs, lanes), (self.panel_width, 1),
-            lambda part: loop("k", self.inputs, lambda k: vector(part, k, v))))  # fmt: skip
 
     # ------------------------------------------------------------------ expansion and depthwise sums
 
@@ -321,19 +307,19 @@ class RowLoops:
         finish, lanes = self.chain.expand.finish, self.lanes
 
         def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
-            source = (q - band.fresh) * (self.inputs * self.panel_width)
+            source = (q - band.fresh) * (self.panel.planes * self.panel_width)
 
             def sums(data: Buffer, out: Buffer) -> Stmt:
                 return self._product(
-                    pieces, self.inputs, lambda p, k: BufferLoad(data, (k, p)), (weights, first),
+                    pieces, lambda step: self.panel.steps(data, step), (weights, first),
                     lambda acc: self._changed(finish, acc, pieces, simplify(first * lanes), out))  # fmt: skip
 
             def tile(t: Var) -> Stmt:
                 place = (slot * self.line + self.along.before + t * self.pixels) * self.group_pitch
                 shape, strides = (self.pixels, len(pieces) * lanes), (self.group_pitch, 1)
-                return part_of(
-                    panel, source + t * self.pixels, (self.inputs, self.pixels), (self.panel_width, 1),
-                    lambda data: part_of(ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
+                read = self.panel.planes, self.pixels + self.panel.reach
+                return part_of(panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: part_of(
+                    ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
 
             return loop("t", self.data_tiles, tile)
 
@@ -457,9 +443,10 @@ class RowLoops:
                 for v, piece in enumerate(pieces)), ForKind.UNROLLED)  # fmt: skip
 
         def products(data: Buffer, out: Buffer) -> Stmt:
-            return self._product(
-                pieces, self.middle, lambda p, k: BufferLoad(data, (p, k)), (weights, vector),
-                lambda acc: stored(acc, out))  # fmt: skip
+            def each(step: Step) -> Stmt:
+                return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
+
+            return self._product(pieces, each, (weights, vector), lambda acc: stored(acc, out))
 
         def tile(i: Var, t: Var) -> Stmt:
             at, strides = (i * pitch + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
@@ -534,13 +521,16 @@ class RowLoops:
         return tuple(pieces)
 
     def _product(
-        self, pieces: Sequence[_Piece], depth: int, left: Callable[[Var, Var], PrimExpr],
-        weights: tuple[Buffer, PrimExpr], stored: Callable[[Buffer], Stmt],
+        self, pieces: Sequence[_Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
+        stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """A tile: sums over input channels of pixels times weights, from a vector of channels on, in registers."""
+        """A tile: sums of pixels times weights, from a vector of channels on, in registers.
+
+        `steps` makes of the products of one place in the depth of the sums the loop over all.
+        """
         (packed, first), width = weights, len(pieces) * self.lanes
 
-        def step(acc: Buffer, line: Buffer, k: Var) -> Stmt:
+        def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
             loads = [vector_store(line, (piece.start,), vector_load(packed, (
                 simplify(first + piece.start // self.lanes), k, 0), piece.lanes)) for piece in pieces]  # fmt: skip
 
@@ -553,7 +543,7 @@ class RowLoops:
                     sums = Add(total, Mul(spread(element, piece.lanes), factor))
                     return vector_store(acc, (p, piece.start), sums)
 
-                return LetStmt(element, left(p, k), block(map(added, pieces)))
+                return LetStmt(element, left(p), block(map(added, pieces)))
 
             return block([*loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
@@ -562,8 +552,8 @@ class RowLoops:
             return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), DTYPE, "local", lambda line: loop(
-                "k", depth, lambda k: step(acc, line, k)))  # fmt: skip
+            added = alloc("vectors", (width,), DTYPE, "local", lambda line: steps(
+                lambda k, left: step(acc, line, k, left)))  # fmt: skip
             begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
             return block([begun, added, stored(acc)])
 

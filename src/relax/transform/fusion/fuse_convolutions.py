@@ -10,9 +10,10 @@ After    with R.dataflow():
              R.output(gv)
 
 The first and the last are convolutions of single elements (1 × 1), the one between them is depthwise; they are
-recognised by what they compute. Each may have computations of its elements before and behind it, as FuseTIR has put
-them into its kernel. The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so
-that lines of the middle stay in cache.
+recognised by what they compute. The first may have larger windows if it has few input channels, as the first layer of a
+network has. Each may have computations of its elements before and behind it, as FuseTIR has put them into its kernel.
+The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so that lines of the middle
+stay in cache.
 
 Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers
 that are not float32, kernels on two sides of a call that may write to a tensor or on different virtual devices, and
@@ -99,8 +100,10 @@ class _Block:
             return []
         project = self.readers[depthwise][0]
         chain = [expand, depthwise, project]
-        kinds = [c is not None and c.is_of_elements for c in map(self.convolutions.__getitem__, chain)]
-        if kinds != [True, False, True] or self._operand(project) is not self.bindings[depthwise].var:
+        first, last = self.convolutions[expand], self.convolutions[project]
+        begins = first is not None and (first.is_of_elements or first.is_first)
+        ends = last is not None and last.is_of_elements
+        if not begins or not ends or self._operand(project) is not self.bindings[depthwise].var:
             return []
         private = all(isinstance(self.bindings[n].var, DataflowVar) for n in (expand, depthwise))
         fits = private and all(map(self._has_weights, chain)) and self.place[expand] == self.place[project]
