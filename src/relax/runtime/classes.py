@@ -35,7 +35,8 @@ def coupled_probabilities(pairs: Any, classes: int) -> tvm_ffi.Tensor:
     Solved is the least-squares problem of Wu, Lin and Weng (2004), "Probability estimates for multi-class
     classification by pairwise coupling", by their iteration.
     """
-    likely: Array = np.clip(array_of(pairs, "coupled_probabilities"), np.float32(1e-7), np.float32(1 - 1e-7))
+    likely: Array = array_of(pairs, "coupled_probabilities")
+    likely = np.minimum(np.maximum(likely, np.float32(1e-7)), np.float32(1 - 1e-7))
     against: Array = np.zeros((len(likely), classes, classes), np.float32)
     for column, (one, other) in enumerate(combinations(range(classes), 2)):
         against[:, one, other] = likely[:, column]
