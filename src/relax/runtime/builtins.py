@@ -55,11 +55,11 @@ from typing import Any, cast
 
 import tvm_ffi
 
+from . import classes as classes  # registers its builtins
 from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
 from . import kv_cache as kv_cache  # registers its builtins
 from . import match as match  # registers its builtins
-from . import classes as classes  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins
 from . import ops
 from . import references as references  # registers its builtins
