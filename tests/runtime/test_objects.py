@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
+from relax.runtime.classes import coupled_probabilities, zip_map
 from relax.runtime.images import decode_image
 from relax.runtime.ngrams import count_ngrams
 from relax.runtime.sequences import (
@@ -90,6 +91,23 @@ def test_labels_that_are_nan_or_no_key():
 def test_n_grams_of_rows_without_elements():
     pool, empty = texts("a", "b"), StringTensor(np.zeros((2, 0), object))
     assert numpy_view(count_ngrams(empty, pool, (0,), (0, 1), 1, 1, 0)).tolist() == [[0, 0], [0, 0]]
+
+
+def test_maps_of_rows_of_scores():
+    one, other = zip_map(texts("no", "yes"), tensor_of_numpy(np.array([[0.5, 1], [2, np.inf]], "float32")))
+    assert (dict(one), dict(other)) == ({"no": 0.5, "yes": 1.0}, {"no": 2.0, "yes": np.inf})
+    assert dict(zip_map(tensor(4, -1, dtype="int64"), tensor(0.5, 1))[0]) == {4: 0.5, -1: 1.0}
+    assert zip_map(texts("no"), tensor_of_numpy(np.zeros((0, 1), "float32"))) == ()
+
+
+def test_probabilities_of_classes_fit_those_of_pairs():
+    shares = np.array([0.6, 0.3, 0.1])
+    pairs = [shares[i] / (shares[i] + shares[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    rows = tensor_of_numpy(np.array([pairs, [0.5] * 3], "float32"))
+    found = numpy_view(coupled_probabilities(rows, 3))
+    np.testing.assert_allclose(found, [shares, [1 / 3] * 3], atol=5e-3)
+    np.testing.assert_allclose(found.sum(1), 1, rtol=1e-6)
+    assert numpy_view(coupled_probabilities(tensor_of_numpy(np.zeros((0, 1), "float32")), 2)).shape == (0, 2)
 
 
 class Picture:

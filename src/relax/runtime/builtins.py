@@ -55,6 +55,7 @@ from typing import Any, cast
 
 import tvm_ffi
 
+from . import classes as classes  # registers its builtins
 from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
 from . import kv_cache as kv_cache  # registers its builtins

@@ -32,6 +32,10 @@ def _compare(found: object, right: object, name: str, rtol: float, atol: float) 
         assert len(found) == len(right), name
         for item, other in zip(found, right, strict=True):
             _compare(item, other, name, rtol, atol)
+    elif isinstance(right, dict):
+        assert set(found) == set(right), name
+        for key, number in right.items():
+            np.testing.assert_allclose(found[key], number, rtol, atol, err_msg=name)
     elif right is None:
         assert found is None, name
     else:

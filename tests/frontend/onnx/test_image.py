@@ -87,3 +87,28 @@ def test_image_files_need_pillow(imported, monkeypatch):
         imported(text, opset=20)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert 'R.call_pure_packed("relax.run.decode_image", x, R.str("RGB")' in imported(text, opset=20).script()
+
+
+def _regions(count: int, images: int) -> np.ndarray:
+    """Regions of images, (image, x1, y1, x2, y2), some of which lie outside, or end before they begin."""
+    regions = rng.uniform(-4, 20, (count, 5)).astype("float32")
+    regions[:, 0] = rng.integers(0, images, count)
+    regions[:, 3:] = regions[:, 1:3] + rng.uniform(-2, 16, (count, 2))
+    return regions
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_maxima_of_regions(agrees, scale: float):
+    text = f"""
+    agraph (float[N, 2, H, W] x, float[K, 5] r) => (float[K, 2, 2, 3] y) {{
+      y = MaxRoiPool <pooled_shape = [2, 3], spatial_scale = {scale}> (x, r)
+    }}"""
+    sizes = ((2, 12, 9, 30), (1, 1, 1, 3), (1, 4, 4, 0))
+    images = [rng.standard_normal((n, 2, h, w)).astype("float32") for n, h, w, _ in sizes]
+    agrees(text, *((x, _regions(k, n)) for x, (n, _, _, k) in zip(images, sizes, strict=True)))
+
+
+def test_regions_are_rows_of_five(imported):
+    text = "agraph (float[N, 2, 4, 4] x, float[5] r) => (float y) { y = MaxRoiPool <pooled_shape = [2, 2]> (x, r) }"
+    with pytest.raises(relax.DiagnosticError, match="E6003.*rois 2, found 4 and 1"):
+        imported(text)

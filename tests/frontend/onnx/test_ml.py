@@ -194,8 +194,104 @@ def test_linear_classifier(agrees, transform, models):
     agrees(text, *(rows(n, 3, seed=n) for n in (1, 6)))
 
 
+def support_vectors(classes: int, kernel: str = "LINEAR", negative: bool = True) -> dict[str, object]:
+    """Attributes of an SVMClassifier with some support vectors for each class."""
+    rng, counts = np.random.default_rng(classes), [2, 3, 1, 2][:classes]
+    coefficients = rng.standard_normal((classes - 1) * sum(counts))
+    return {
+        "coefficients": [float(v if negative else abs(v)) for v in coefficients],
+        "support_vectors": [float(v) for v in rng.standard_normal(3 * sum(counts))],
+        "vectors_per_class": counts,
+        "rho": [float(v) for v in rng.standard_normal(classes * (classes - 1) // 2)],
+        "kernel_type": kernel,
+        "kernel_params": [0.25, 0.5, 2.0],
+        "classlabels_ints": [10, 20, 30, 40][:classes],
+    }
+
+
+def svm(attributes: dict[str, object], labels: str = "int64") -> str:
+    call = f"ai.onnx.ml.SVMClassifier<{text_of(attributes)}>(x)"
+    return f"agraph (float[N, 3] x) => ({labels} l, float s) {{ l, s = {call} }}"
+
+
+SAMPLES = [rows(n, 3, seed=n) for n in (1, 7)]
+
+
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF", "POLY", "SIGMOID"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_pairs_of_classes_vote(agrees, classes, kernel):
+    agrees(svm(support_vectors(classes, kernel)), *SAMPLES, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("transform", ["LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_scores_of_pairs_transformed(agrees, classes, transform):
+    agrees(svm(support_vectors(classes) | {"post_transform": transform}), *SAMPLES, atol=1e-5)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_probabilities_of_support_vector_machines(agrees, classes, transform):
+    pairs = classes * (classes - 1) // 2
+    probabilities = {"prob_a": [-1.0] * pairs, "prob_b": [0.25] * pairs, "post_transform": transform}
+    agrees(svm(support_vectors(classes) | probabilities), *SAMPLES, atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("negative", [False, True])
+def test_support_vector_machines_without_vectors(agrees, classes, negative):
+    attributes: dict[str, object] = {
+        "coefficients": [float(v if negative else abs(v)) for v in rows(classes * 3, seed=classes)],
+        "rho": [0.25],
+        "kernel_type": "LINEAR",
+        "kernel_params": [0.0, 0.0, 3.0],
+        "classlabels_strings": ["a", "b", "c"][:classes],
+    }
+    agrees(svm(attributes, "string"), *SAMPLES)
+
+
+BROKEN_SVM = {
+    "E6002.*7 coefficients and 1 of rho do not go with 5 support vectors of 2 classes": {
+        "coefficients": [1.0] * 7
+    },
+    "E6002.*it has 4 numbers of 5 support vectors, 3 kernel_params": {"support_vectors": [1.0] * 4},
+    "E6003.*prob_b has 0 elements, expected 1": {"prob_a": [1.0]},
+    "E6002.*'COSINE' is no kernel": {"kernel_type": "COSINE"},
+    "E6002.*it has 2 of rho, expected 1 without support vectors": {
+        "vectors_per_class": [],
+        "rho": [0.5, 1.0],
+    },
+}
+
+
+@pytest.mark.parametrize("message", BROKEN_SVM)
+def test_broken_support_vector_machines_are_refused(imported, message):
+    options = support_vectors(2) | BROKEN_SVM[message]
+    with pytest.raises(relax.DiagnosticError, match=message):
+        imported(svm({name: value for name, value in options.items() if value != []}))
+
+
+@pytest.mark.parametrize("labels", ["classlabels_int64s = [4, -1]", 'classlabels_strings = ["no", "yes"]'])
+def test_scores_by_their_labels(agrees, labels):
+    text = f"agraph (float[N, 2] x) => (seq(map(int64, float)) y) {{ y = ai.onnx.ml.ZipMap<{labels}>(x) }}"
+    if "strings" in labels:
+        text = text.replace("int64, float", "string, float")
+    agrees(text, *(rows(n, 2) for n in (0, 1, 3)))
+
+
+def test_labels_of_scores_must_be_as_many(imported):
+    text = "agraph (float[N, K] x) => (seq(map(int64, float)) y) { y = ai.onnx.ml.ZipMap<classlabels_int64s = [1]>(x) }"
+    vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())
+    with pytest.raises(ValueError, match="zip_map: 1 labels do not go with rows of 2 scores"):
+        vm["main"](rows(3, 2))
+    with pytest.raises(
+        relax.DiagnosticError, match="E6002.*one of classlabels_int64s and classlabels_strings"
+    ):
+        imported(text.replace("<classlabels_int64s = [1]>", ""))
+
+
 REFUSED = {
-    "ZipMap<classlabels_int64s = [0, 1]>(x)": "a sequence of maps is not supported.*zipmap",
+    "CastMap(x)": "a map as an input is not supported",
     "OneHotEncoder<cats_int64s = [1], zeros = 0>(x)": "an error for unknown categories",
     'LinearRegressor<coefficients = [1.0, 2.0], post_transform = "PROBIT">(x)': "the post transform PROBIT",
 }

@@ -13,7 +13,17 @@ from ...expr import Constant
 from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...struct_info import TensorStructInfo
-from .values import Elements, Object, Optional, OptionalType, SequenceType, Strings, TensorType, ValueType
+from .values import (
+    Elements,
+    MapType,
+    Object,
+    Optional,
+    OptionalType,
+    SequenceType,
+    Strings,
+    TensorType,
+    ValueType,
+)
 from .values import Sequence as SequenceValue
 
 
@@ -98,7 +108,7 @@ def _type_of(value: Any) -> TypeProto:
 
 def _proto_of(kind: ValueType | None) -> TypeProto:
     match kind:
-        case None:
+        case None | MapType():
             return TypeProto()
         case SequenceType(item):
             return helper.make_sequence_type_proto(_proto_of(item))

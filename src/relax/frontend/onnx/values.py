@@ -131,7 +131,12 @@ class OptionalType:
     content: ValueType | None
 
 
-ValueType: TypeAlias = "TensorType | SequenceType | OptionalType"
+@dataclass(frozen=True)
+class MapType:
+    """The type of a map, which no operator takes apart."""
+
+
+ValueType: TypeAlias = "TensorType | SequenceType | OptionalType | MapType"
 """The type of a value of ONNX."""
 
 
@@ -161,6 +166,7 @@ __all__ = [
     "Dims",
     "Elements",
     "Ints",
+    "MapType",
     "Object",
     "Optional",
     "OptionalType",

@@ -12,6 +12,7 @@ from . import (
     image,
     indexing,
     labels,
+    legacy,
     math,
     nn,
     quantize,
@@ -25,6 +26,7 @@ from . import (
     tensor,
     training,
     trees,
+    vectors,
 )
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "image",
     "indexing",
     "labels",
+    "legacy",
     "math",
     "nn",
     "quantize",
@@ -50,4 +53,5 @@ __all__ = [
     "tensor",
     "training",
     "trees",
+    "vectors",
 ]

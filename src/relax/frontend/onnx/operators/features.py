@@ -17,7 +17,8 @@ from .labels import Classes, class_values, labels_at, post_transformed
 ML = "ai.onnx.ml"
 
 
-def _floats(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+def floats(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+    """A tensor of numbers in float32."""
     return g.emit(op.astype(x, "float32"))
 
 
@@ -26,13 +27,13 @@ def _floats(g: Emitter, x: RelaxExpr) -> RelaxExpr:
 
 @converter("Scaler", domain=ML)
 def scaler(g: Emitter, x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
-    moved = op.subtract(_floats(g, x), g.const(offset, "float32"))
+    moved = op.subtract(floats(g, x), g.const(offset, "float32"))
     return op.multiply(moved, g.const(scale, "float32"))
 
 
 @converter("Normalizer", domain=ML)
 def normalizer(g: Emitter, x: Tensor, *, norm: str = "MAX") -> Tensor:
-    rows = _floats(g, x)
+    rows = floats(g, x)
     match norm:
         case "MAX":
             size = op.max(rows, -1, True)
@@ -84,16 +85,16 @@ def array_feature_extractor(g: Emitter, x: Tensor, y: Tensor) -> Tensor:
 
 @converter("FeatureVectorizer", domain=ML)
 def feature_vectorizer(g: Emitter, *inputs: Tensor, inputdimensions: Any = ()) -> Tensor:
-    rows = [op.expand_dims(x, 0) if g.ndim(x) == 1 else x for x in (_floats(g, part) for part in inputs)]
+    rows = [op.expand_dims(x, 0) if g.ndim(x) == 1 else x for x in (floats(g, part) for part in inputs)]
     return rows[0] if len(rows) == 1 else op.concat(rows, 1)
 
 
 # ------------------------------------------------------------------------------------- linear models
 
 
-def _linear(g: Emitter, x: RelaxExpr, coefficients: Any, intercepts: Any, targets: int) -> RelaxExpr:
+def linear(g: Emitter, x: RelaxExpr, coefficients: Any, intercepts: Any, targets: int) -> RelaxExpr:
     """Scores of linear models, shape (rows, targets); a row of coefficients is one model."""
-    rows = _floats(g, op.expand_dims(x, 0) if g.ndim(x) == 1 else x)
+    rows = floats(g, op.expand_dims(x, 0) if g.ndim(x) == 1 else x)
     if targets <= 0 or len(coefficients) % targets or len(intercepts) not in (0, targets):
         raise g.error(
             f"{len(coefficients)} coefficients and {len(intercepts)} intercepts do not go with {targets} targets",
@@ -114,7 +115,7 @@ def linear_regressor(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Tensor:
-    return post_transformed(g, _linear(g, x, coefficients, intercepts, targets), post_transform)
+    return post_transformed(g, linear(g, x, coefficients, intercepts, targets), post_transform)
 
 
 @converter("LinearClassifier", domain=ML)
@@ -130,7 +131,7 @@ def linear_classifier(
 ) -> tuple[Value, Value]:
     classes = Classes.of(g, labels, "classlabels_ints")
     targets = len(intercepts) or len(classes)
-    scores = _linear(g, x, coefficients, intercepts, targets)
+    scores = linear(g, x, coefficients, intercepts, targets)
     if targets == 1 and len(classes) == 2:
         positive = op.greater(op.squeeze(scores, [1]), g.const(0.0, "float32"))
         pair = class_values(g, scores, post_transform, complement=True)
@@ -138,54 +139,3 @@ def linear_classifier(
     if targets != len(classes):
         raise g.error(f"{targets} targets do not go with {len(classes)} class labels", code="E6002")
     return labels_at(g, op.argmax(scores, 1), classes), post_transformed(g, scores, post_transform)
-
-
-@converter("SVMRegressor", domain=ML)
-def svm_regressor(
-    g: Emitter,
-    x: Tensor,
-    *,
-    coefficients: Any,
-    kernel_params: Any = (0.0, 0.0, 3.0),
-    kernel_type: str = "LINEAR",
-    n_supports: int = 0,
-    one_class: int = 0,
-    post_transform: str = "NONE",
-    rho: Any = (0.0,),
-    support_vectors: Any = (),
-) -> Tensor:
-    if len(rho) != 1 or len(kernel_params) != 3:
-        raise g.error(f"it has {len(rho)} of rho and {len(kernel_params)} kernel_params", code="E6002")
-    if not n_supports:
-        scores = _linear(g, x, coefficients, rho, 1)
-    else:
-        vectors: Array = np.array(support_vectors, "float32")
-        weights: Array = np.array(coefficients, "float32")
-        if len(weights) != n_supports or len(vectors) % n_supports:
-            raise g.error(f"its coefficients and vectors do not go with {n_supports} supports", code="E6002")
-        near = _kernel(g, _floats(g, x), g.const(vectors.reshape(n_supports, -1)), kernel_type, kernel_params)
-        scores = op.matmul(near, g.const(weights.reshape(n_supports, 1)))
-        scores = g.emit(op.add(scores, g.const(rho[:1], "float32")))
-    if one_class:
-        above = op.greater(scores, g.const(0.0, "float32"))
-        return op.where(above, g.const(1.0, "float32"), g.const(-1.0, "float32"))
-    return post_transformed(g, scores, post_transform)
-
-
-def _kernel(g: Emitter, x: RelaxExpr, vectors: RelaxExpr, kind: str, params: Any) -> RelaxExpr:
-    """The kernel function of each row with each support vector, shape (rows, vectors)."""
-    gamma, coef, degree = (g.const(value, "float32") for value in params)
-    if kind == "RBF":
-        apart = op.subtract(op.expand_dims(x, 1), op.expand_dims(vectors, 0))
-        return g.emit(op.exp(op.negative(op.multiply(gamma, op.sum(op.square(apart), -1)))))
-    products = op.matmul(x, op.permute_dims(vectors, [1, 0]))
-    if kind == "LINEAR":
-        return g.emit(products)
-    scaled = op.add(op.multiply(products, gamma), coef)
-    match kind:
-        case "POLY":
-            return g.emit(op.power(scaled, degree))
-        case "SIGMOID":
-            return g.emit(op.tanh(scaled))
-        case _:
-            raise g.error(f"{kind!r} is no kernel", code="E6002")

@@ -6,8 +6,11 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .... import op
-from ....expr import ShapeExpr
+from ....expr import PrimValue, ShapeExpr
+from ....ir import DataType
 from ....prim import IntImm, PrimExpr, cast, intrin, simplify
 from ....struct_info import TensorStructInfo
 from ..emitter import FAR, Emitter
@@ -230,6 +233,53 @@ def roi_align(
         aligned=(coordinate_transformation_mode or default) == "half_pixel",
         mode="weighted_max" if mode == "max" else mode,
     )
+
+
+@converter("MaxRoiPool")
+def max_roi_pool(
+    g: Emitter, X: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0
+) -> Tensor:
+    """The maxima of the parts of each region, (batch, x1, y1, x2, y2), along rows and then along columns."""
+    rows, columns = g.fitting(pooled_shape, 2, "pooled_shape")
+    if g.ndim(X) != 4 or g.ndim(rois) != 2:
+        raise g.error(
+            f"X must have 4 dimensions and rois 2, found {g.ndim(X)} and {g.ndim(rois)}", code="E6003"
+        )
+    dtype = g.dtype(X)
+    height, width = g.dims(X)[2:]
+    batch, *corners = (g.emit(part) for part in g.parts(op.split(rois, 5, axis=1)))
+    scaled = [op.multiply(corner, g.const(spatial_scale, dtype)) for corner in corners]
+    half = g.const(0.5, dtype)  # halves are rounded away from 0
+    x1, y1, x2, y2 = (
+        g.emit(op.multiply(op.sign(x), op.floor(op.add(op.abs(x), half)))) for x in map(g.emit, scaled)
+    )
+    lowest, zero = g.const(float("-inf"), dtype), g.const(0, dtype)
+    images = g.emit(op.take(X, op.astype(op.squeeze(batch, [1]), "int64"), axis=0))
+    in_column = _in_bins(g, x1, x2, columns, width, dtype)  # (regions, columns, width)
+    columnwise = op.where(op.expand_dims(in_column, [1, 2]), op.expand_dims(images, [3]), lowest)
+    maxima = g.emit(op.max(columnwise, -1))  # (regions, channels, height, columns)
+    in_row = g.emit(_in_bins(g, y1, y2, rows, height, dtype))
+    rowwise = op.where(
+        op.expand_dims(in_row, [1, 3]), op.expand_dims(op.permute_dims(maxima, [0, 1, 3, 2]), [2]), lowest
+    )
+    result = g.emit(op.max(rowwise, -1))
+    filled = [
+        op.expand_dims(op.max(op.astype(part, "int32"), -1), axes)
+        for part, axes in ((in_row, [1, 3]), (in_column, [1, 2]))
+    ]
+    return op.where(op.greater(op.multiply(*filled), g.const(0, "int32")), result, zero)
+
+
+def _in_bins(g: Emitter, first: Tensor, last: Tensor, count: int, size: PrimExpr, dtype: DataType) -> Tensor:
+    """True for the places (of `size`) that belong to each of `count` equal parts of a region, which may overlap."""
+    length = op.maximum(op.add(op.subtract(last, first), g.const(1, dtype)), g.const(1, dtype))
+    step = g.emit(op.divide(length, g.const(count, dtype)))
+    part = g.const(np.arange(count), dtype)
+    begin = op.add(op.floor(op.multiply(part, step)), first)
+    end = op.add(op.ceil(op.multiply(op.add(part, g.const(1, dtype)), step)), first)
+    place = op.arange(PrimValue(size), dtype=str(dtype))
+    begin, end = (g.emit(op.expand_dims(limit, [2])) for limit in (begin, end))
+    return g.emit(op.logical_and(op.greater_equal(place, begin), op.less(place, end)))
 
 
 @converter("NonMaxSuppression", since=10)

@@ -12,7 +12,7 @@ from ....ir import RelaxExpr
 from ..emitter import Emitter
 from ..objects import is_strings, run, strings_constant
 from ..registry import converter
-from ..values import Array, Object, Tensor, TensorType, Value
+from ..values import Array, MapType, Object, SequenceType, Tensor, TensorType, Value
 from .strings import encoded
 
 ML = "ai.onnx.ml"
@@ -181,12 +181,22 @@ def one_hot_encoder(
     return op.astype(same, "float32")
 
 
-# ------------------------------------------------------------------------------------- refused
+# ------------------------------------------------------------------------------------- maps
 
 
 @converter("ZipMap", domain=ML)
-def zip_map(g: Emitter, x: Value, **attributes: Any) -> Value:
-    g.unsupported("a sequence of maps", "export the classifier without it: options={'zipmap': False}")
+def zip_map(g: Emitter, x: Tensor, *, classlabels_int64s: Any = (), classlabels_strings: Any = ()) -> Value:
+    """A sequence of maps, from the labels to the numbers of each row."""
+    if bool(classlabels_int64s) == bool(classlabels_strings):
+        raise g.error("one of classlabels_int64s and classlabels_strings must be given", code="E6002")
+    if g.ndim(x) not in (1, 2):
+        raise g.error(f"its input must have 1 or 2 dimensions, found {g.ndim(x)}", code="E6003")
+    labels = (
+        strings_constant(g, _texts(classlabels_strings))
+        if classlabels_strings
+        else g.const(classlabels_int64s, "int64")
+    )
+    return Object(run(g, "zip_map", labels, g.emit(x)), SequenceType(MapType()))
 
 
 @converter("DictVectorizer", "CastMap", domain=ML)
