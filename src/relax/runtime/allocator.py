@@ -183,11 +183,11 @@ class Allocator:
         return storage
 
     def prepare(self, size: int, most: int = 0) -> None:
-        """Have memory touched for the first request of `AHEAD` bytes or more, which asks for `size`, or for up to `most`."""
-        if not self._keeps or not AHEAD <= size <= MAX_BYTES or not hasattr(os, "sched_getaffinity"):
+        """Have memory touched for the first request of `AHEAD` bytes or more: `size` bytes, with `most` addresses."""
+        if not self._keeps or size < AHEAD or not hasattr(os, "sched_getaffinity"):
             return
         try:
-            ahead = _Ahead(size, max(most, _ROOM * size))
+            ahead = _Ahead(size, max(most, min(_ROOM * size, MAX_BYTES)))
         except (MemoryError, RuntimeError):  # not so many addresses, no more threads
             return
         with self._lock:

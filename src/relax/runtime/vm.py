@@ -39,8 +39,8 @@ from .decode import (
 from .devices import Device
 from .entry_point import EntryPoint
 from .executable import Executable
-from .frames import CALLS, Frame, locate, location_of
 from .first_memory import first_memory
+from .frames import CALLS, Frame, locate, location_of
 from .given_memory import memory_of_results, placed_in
 from .numerics import CheckedCall, Kinds, NumericsCheck, kinds_of
 from .recorder import Recorder
