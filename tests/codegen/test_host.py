@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
-from relax.codegen import resolve
+from relax.codegen import cache, host, host_facts, resolve
 
 X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
 
@@ -97,3 +101,69 @@ def test_options_describe_what_cannot_be_asked():
 def test_mistakes(spelling, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         resolve(spelling)
+
+
+BUILD = """
+import json, sys
+import numpy as np
+import relax
+from relax.codegen.host import resolve
+from relax.codegen.recall import target_words
+from relax.script import from_source
+
+mod = from_source('''
+@R.function
+def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    with R.dataflow():
+        y = R.exp(x)
+        R.output(y)
+    return y
+''')
+result = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](np.zeros(3, "float32")).numpy().tolist()
+words = [target_words(resolve("llvm")), relax.codegen.object.compiler_version()]
+print(json.dumps(["llvmlite.binding" in sys.modules, result, words]))
+"""
+
+
+def built(folder, **settings):
+    """True if a process that builds a program loaded LLVM, the program's result, and what is known of the machine."""
+    environment = {**os.environ, "RELAX_CACHE_DIR": str(folder), **settings}
+    done = subprocess.run([sys.executable, "-c", BUILD], env=environment, check=True, capture_output=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not describe their processors in a file"
+)
+def test_a_program_that_was_built_before_needs_no_llvm(tmp_path):
+    first, again = built(tmp_path / "cache"), built(tmp_path / "cache")
+    assert first == [True, [1.0, 1.0, 1.0], again[2]]
+    assert again[:2] == [False, [1.0, 1.0, 1.0]]
+    assert built(tmp_path / "cache", RELAX_CACHE="0") == first
+
+
+def test_the_machine_is_asked_of_llvm_once_for_each_triple_processor_and_features(monkeypatch, tmp_path):
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
+    words = ("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vnni")
+    host.described.cache_clear()
+    asked = host.described(*words)
+    assert asked == host.probe(*words)
+    assert "u8s8" in asked.dot_products
+
+    monkeypatch.setattr(host, "probe", None)
+    host.described.cache_clear()
+    assert host.described(*words) == asked
+    with pytest.raises(TypeError):
+        host.described(*words[:2], "-avx512vnni")
+    host.described.cache_clear()
+
+
+def test_an_answer_of_another_form_is_asked_for_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
+    key = host_facts.question("something")
+    assert host_facts.answered(key) is None
+    cache.note(key, b"no JSON")
+    assert host_facts.answered(key) is None
+    host_facts.answer(key, [1, "two"])
+    assert host_facts.answered(key) == [1, "two"]
+    assert host_facts.answered(None) is None

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ import relax
 from relax.ir.transform import PassContext
 from relax.runtime import allocator as allocation
 from relax.runtime.allocator import PATIENCE, SMALL, Allocator
+from relax.runtime.bytecode import Program
 from relax.runtime.devices import cpu
+from relax.runtime.first_memory import ADDRESSES, MOST_UNKNOWN, first_memory
 from relax.runtime.tensor import new_tensor, numpy_view, view_tensor
 from relax.script import ir as I
 from relax.script import relax as R
@@ -196,6 +199,106 @@ def test_where_no_thread_can_be_started_a_block_is_touched_by_the_program(touche
         assert Allocator().take(8 * MB).numel() == 8 * MB
         monkeypatch.setattr(allocation, "num_threads", lambda: 3)
     assert touched == [None, None]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not touch pages for others")
+def test_memory_is_touched_before_the_first_large_request(touched):
+    allocator = Allocator()
+    allocator.prepare(40 * MB)
+    assert allocator.stats().reserved == 40 * MB
+    ahead = allocator._ahead
+    ahead._thread.join(60)
+    assert resident(view_tensor(ahead.tensor, (40 * MB,), "uint8")) == 1
+
+    small = allocator.take(MB // 2)  # too small for it
+    assert small.data_ptr() != ahead.tensor.data_ptr()
+    storage = allocator.take(30 * MB)
+    assert storage.data_ptr() == ahead.tensor.data_ptr()
+    assert allocator.stats()._asdict() == {
+        "in_use": 30 * MB + MB // 2,
+        "reserved": 30 * MB + MB // 2,
+        "peak": 30 * MB + MB // 2,
+        "allocations": 2,
+        "requests": 2,
+    }
+    assert touched == []  # nothing was left to touch
+    assert allocator.take(30 * MB).data_ptr() != storage.data_ptr()
+
+
+def test_a_request_takes_prepared_memory_as_far_as_it_is_touched(touched):
+    for size in (MB, 8 * MB, 41 * MB, 161 * MB):
+        allocator = Allocator()
+        allocator.prepare(40 * MB)
+        ahead = allocator._ahead.tensor
+        storage = allocator.take(size)
+        numpy_view(storage)[...] = 1
+        assert (storage.data_ptr() == ahead.data_ptr()) == (size <= 160 * MB)
+        assert allocator._ahead is None
+
+
+def test_memory_is_prepared_only_where_it_will_be_kept():
+    small, naive, huge = Allocator(), Allocator("naive"), Allocator()
+    small.prepare(MB - 1)
+    naive.prepare(8 * MB)
+    huge.prepare(1 << 46)
+    assert [a.stats().reserved for a in (small, naive, huge)] == [0, 0, 0]
+
+
+def test_prepared_memory_is_given_back():
+    allocator = Allocator()
+    allocator.prepare(8 * MB)
+    assert allocator.release() == 8 * MB
+    assert allocator.stats().reserved == 0
+    assert allocator.take(8 * MB).numel() == 8 * MB
+
+
+def test_where_no_thread_can_be_started_nothing_is_prepared(monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    allocator = Allocator()
+    allocator.prepare(8 * MB)
+    assert allocator.stats().reserved == 0
+
+
+def two_steps(n, constant=None):
+    """A program whose plan has one storage, of 8 * n bytes at least."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((n,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.cumsum(x))
+            if constant is not None:
+                y = builder.emit(relax.op.add(y, relax.op.sum(relax.const(constant))))
+            z = builder.emit(relax.op.sort(y))
+            out = builder.emit_output(relax.op.cumsum(z))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_a_plan_of_known_size_is_prepared(mode):
+    machine = relax.VirtualMachine(relax.build(two_steps(MB), "llvm", exec_mode=mode), relax.cpu())
+    prepared = machine._allocator._ahead
+    assert prepared.size >= 4 * MB
+    machine["main"](np.ones(MB, "float32"))
+    assert machine._allocator._ahead is None
+    stats = machine.memory_stats()
+    assert (stats.peak, stats.reserved, stats.allocations) == (prepared.size, prepared.size, 1)
+
+
+@pytest.mark.parametrize("elements, expected", [(0, 0), (300_000, 1_200_000), (3_000_000, MOST_UNKNOWN)])
+def test_of_a_plan_of_unknown_size_as_much_is_prepared_as_there_are_constants(elements, expected):
+    program = relax.build(
+        two_steps(relax.tir.Var("n", "int64"), np.ones(elements, "float32")), "llvm"
+    ).program
+    unknown = replace(program, constants=[new_tensor((elements,), "float32")])
+    assert first_memory(unknown) == (expected, ADDRESSES)
+
+
+def test_a_program_without_storages_has_nothing_prepared():
+    assert first_memory(Program([], [], {})) == (0, 0)
 
 
 def test_devices_do_not_share_blocks():

@@ -13,12 +13,12 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, cast
 
-import llvmlite.binding as llvm
-
-from ..runtime.cpu_features import grants_tiles
 from ..target import Caches, Machine, Target
 from . import worker
+from .host_facts import answer, answered, host_facts, question
+from .worker import llvm
 
 
 def resolve(target: Target | str | None = None) -> Target:
@@ -34,11 +34,10 @@ def resolve(target: Target | str | None = None) -> Target:
     options = chosen.attrs
     is_host = "mcpu" not in options and "mtriple" not in options
     native = is_host or options.get("mcpu") == "native"
-    triple = elf_triple(options.get("mtriple") or default_triple())
+    triple = elf_triple(options.get("mtriple") or host_facts().triple)
     cpu = host_cpu() if native else options.get("mcpu", "")
-    features = ",".join([*([host_features()] if native else []), *chosen.mattr])
-    check(triple, cpu, features)
-    found = probe(triple, cpu, features)
+    features = ",".join([*([host_facts().features] if native else []), *chosen.mattr])
+    found = described(triple, cpu, features)
     system = host_caches() if native else Caches()
     return chosen.with_machine(
         dataclasses.replace(
@@ -52,26 +51,9 @@ def resolve(target: Target | str | None = None) -> Target:
     )
 
 
-@lru_cache(maxsize=1)
-def default_triple() -> str:
-    """The triple of this process."""
-    return str(llvm.get_process_triple())
-
-
-@lru_cache(maxsize=1)
 def host_cpu() -> str:
     """This machine's processor, as LLVM names it."""
-    return str(llvm.get_host_cpu_name())
-
-
-@lru_cache(maxsize=1)
-def host_features() -> str:
-    """This machine's features, those switched off by the system or a hypervisor included, as LLVM text."""
-    try:
-        features = str(llvm.get_host_cpu_features().flatten())
-        return features if "+amx-" not in features or grants_tiles() else features.replace("+amx-", "-amx-")
-    except RuntimeError:  # LLVM does not know how to ask on this system: the processor's name has to do
-        return ""
+    return host_facts().cpu
 
 
 def host_cores() -> int:
@@ -103,9 +85,32 @@ def elf_triple(triple: str) -> str:
 
 
 @lru_cache(maxsize=64)
+def described(triple: str, cpu: str, features: str) -> Machine:
+    """The description of a machine without its caches and cores: from the cache, or from LLVM.
+
+    Raises ValueError as `check` does.
+    """
+    key = question("machine", triple, cpu, features)
+    kept = answered(key)
+    if isinstance(kept, dict):
+        fields = cast("dict[str, Any]", kept)
+        values = {n: frozenset(map(str, v)) if n in _SETS else v for n, v in fields.items()}
+        return dataclasses.replace(Machine(triple, cpu, features), **values)
+    check(triple, cpu, features)
+    found = probe(triple, cpu, features)
+    answer(key, {n: sorted(v) if n in _SETS else v for n in _PROBED for v in [getattr(found, n)]})
+    return found
+
+
+_SETS = ("dot_products", "tiles")
+_PROBED = ("pointer_bits", "vector_bits", "vector_registers", "fma", "half_conversion", *_SETS)
+"""The fields of a machine that `probe` finds."""
+
+
+@lru_cache(maxsize=64)
 def check(triple: str, cpu: str, features: str) -> None:
     """Raise ValueError when LLVM does not know the triple, the processor or a feature, or has no 64-bit ELF for it."""
-    worker.initialize()
+    worker.initialize(triple)
     try:
         llvm.Target.from_triple(triple)
     except RuntimeError as error:
@@ -115,7 +120,7 @@ def check(triple: str, cpu: str, features: str) -> None:
             raise ValueError(f"target feature {feature!r}: write +name or -name")
     if not re.fullmatch(r"[\w.+-]*", cpu):
         raise ValueError(f"{cpu!r} is not the name of a processor")
-    if (cpu or features) and not (cpu == host_cpu() and features == host_features()):
+    if (cpu or features) and not (cpu == host_cpu() and features == host_facts().features):
         _check_with_llvm(triple, cpu, features)
     layout = str(worker.target_machine(worker.Machine(triple, cpu, features, 3)).target_data)
     if not layout.startswith("e-") or "p:32:32" in layout or "m:e" not in layout:

@@ -8,12 +8,11 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import NamedTuple, TypeVar
 
-import llvmlite.binding as llvm
-
 from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
 from . import cache, worker
 from .cells import cells_text, library_text
+from .host_facts import host_facts
 from .module import KernelText
 from .parallel import Aside, Compilers
 from .pool import pool_text
@@ -27,8 +26,8 @@ _T = TypeVar("_T")
 
 def compiler_version() -> str:
     """All that decides the machine code, beside the IR and the target, or that it must fit."""
-    numbers = ".".join(map(str, llvm.llvm_version_info))
     support = hashlib.blake2b(support_text().encode(), digest_size=8).hexdigest()
+    numbers = host_facts().llvm_version
     return f"pipeline {PIPELINE_VERSION}, support {support}, llvmlite {version('llvmlite')}, LLVM {numbers}"
 
 

@@ -4,6 +4,7 @@
     storage = allocator.take(1000)     a uint8 tensor; tensors cut from it keep it busy
     allocator.stats()                  bytes in use, kept, at most in use so far
     allocator.release()                gives back what is not in use
+    allocator.prepare(4 << 20)         touches memory for a request to come
 
 A block is in use as long as the storage, or a tensor cut from it, is alive, wherever that is: the allocator holds one
 reference and asks tvm-ffi whether there are others. A request takes the smallest free block that is large enough, but
@@ -19,6 +20,10 @@ EPYC, 2 MB of them take 1 to 1.5 ms and one large page 0.3 to 5, and runs take t
 new memory while the program computes, if there are more processors than threads that run loops; else all memory that
 is new is touched before, by two threads if loops may run on two: 1 MB takes 0.3 ms of a processor, and 0.5 if the
 program touches it page by page.
+
+The first call of a program would take most of its new memory at once. So a machine that knows how much that will be
+has it touched by a thread while nothing runs yet (`prepare`): the first large request takes that memory, touched as
+far as the thread came.
 
 Compiled functions allocate storages of up to `SMALL_STORAGE` bytes themselves, and free them with their last tensor:
 the C library keeps such memory for the next call. The allocator counts them.
@@ -47,6 +52,9 @@ PATIENCE: Final = 256
 SMALL_STORAGE: Final = 1 << 20
 """Bytes up to which a compiled function allocates a storage without asking."""
 POLICIES: Final = ("pooled", "naive")
+
+AHEAD: Final = 1 << 20
+"""Bytes of the smallest request that takes memory which was prepared."""
 
 _TOUCHED: Final = 2 << 20
 """Bytes from which on new memory is touched before the program does."""
@@ -84,8 +92,10 @@ class _Block:
 
     __slots__ = ("_references", "capacity", "idle", "place", "size", "tensor")
 
-    def __init__(self, size: int, device: Device | None, room: int) -> None:
-        self.tensor = new_tensor((room,), "uint8", device, large_pages=False)
+    def __init__(
+        self, size: int, device: Device | None, room: int, tensor: tvm_ffi.Tensor | None = None
+    ) -> None:
+        self.tensor = tensor or new_tensor((room,), "uint8", device, large_pages=False)
         """The addresses, of which the first `capacity` bytes were asked for so far."""
         self.capacity = self.size = size
         self.place = 0 if device is None else device.index
@@ -104,6 +114,34 @@ class _Block:
         return fits and self.place == place and self.is_free()
 
 
+class _Ahead:
+    """Memory for the first large request, and the thread that touches it."""
+
+    __slots__ = ("_ends", "_thread", "size", "tensor", "touched")
+
+    def __init__(self, size: int, room: int) -> None:
+        self.tensor = new_tensor((room,), "uint8", large_pages=False)
+        self.size = size
+        self.touched = 0
+        """The bytes that are touched so far."""
+        self._ends = False
+        self._thread = threading.Thread(target=self._run, name="relax-memory", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self.touched < self.size and not self._ends:
+            first = self.tensor.data_ptr() + self.touched
+            count = min(_AT_ONCE, self.size - self.touched)
+            if not _touch_pages(first, first + count):
+                return
+            self.touched += count
+
+    def stop(self) -> None:
+        """Have the thread end, which takes no longer than `_AT_ONCE` bytes."""
+        self._ends = True
+        self._thread.join()
+
+
 class Allocator:
     """The storages of one machine; it may be used from several threads."""
 
@@ -120,6 +158,7 @@ class Allocator:
         self._keeps = policy == "pooled"
         self._lock = threading.Lock()
         self._blocks: list[_Block] = []
+        self._ahead: _Ahead | None = None
         self._peak = 0
         self._allocations = 0
         self._requests = 0
@@ -143,14 +182,24 @@ class Allocator:
             self._peak = max(self._peak, self._in_use() + int(self._counts[0]))
         return storage
 
+    def prepare(self, size: int, most: int = 0) -> None:
+        """Have memory touched for the first request of `AHEAD` bytes or more: `size` bytes, with `most` addresses."""
+        if not self._keeps or size < AHEAD or not hasattr(os, "sched_getaffinity"):
+            return
+        try:
+            ahead = _Ahead(size, max(most, min(_ROOM * size, MAX_BYTES)))
+        except (MemoryError, RuntimeError):  # not so many addresses, no more threads
+            return
+        with self._lock:
+            self._ahead = ahead
+
     def stats(self) -> MemoryStats:
         """Counts of bytes, now and so far."""
         with self._lock:
             small, peak, requests, _ = (int(count) for count in self._counts)
-            reserved = sum(block.capacity for block in self._blocks)
             return MemoryStats(
                 in_use=self._in_use() + small,
-                reserved=reserved + small,
+                reserved=self._reserved() + small,
                 peak=max(self._peak, peak),
                 allocations=self._allocations,
                 requests=self._requests + requests,
@@ -159,9 +208,21 @@ class Allocator:
     def release(self) -> int:
         """Give back the memory that is not in use; its bytes."""
         with self._lock:
-            before = sum(block.capacity for block in self._blocks)
+            before = self._reserved()
             self._drop([block for block in self._blocks if block.is_free()])
-            return before - sum(block.capacity for block in self._blocks)
+            self._taken_ahead()
+            return before - self._reserved()
+
+    def _reserved(self) -> int:
+        ahead = 0 if self._ahead is None else self._ahead.size
+        return ahead + sum(block.capacity for block in self._blocks)
+
+    def _taken_ahead(self) -> _Ahead | None:
+        """The memory that was prepared, which is taken out; None if there is none."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.stop()
+        return ahead
 
     def _in_use(self) -> int:
         return sum([block.size for block in self._blocks if not block.is_free()])
@@ -182,6 +243,13 @@ class Allocator:
     def _allocate(self, size: int, device: Device | None) -> _Block:
         free = sorted((b for b in self._blocks if b.is_free()), key=lambda block: block.capacity)
         self._drop(free[-1:] if self._keeps else free)
+        ahead = self._taken_ahead() if size >= AHEAD and self._ahead is not None else None
+        if ahead is not None and size <= ahead.tensor.numel() and (device is None or device.index == 0):
+            block = _Block(size, device, 0, ahead.tensor)
+            self._allocations += 1
+            self._blocks.append(block)
+            self._touch(block, ahead.touched, size)
+            return block
         grows = self._keeps and size >= _TOUCHED
         room = max(size, min(_ROOM * size, MAX_BYTES)) if grows else size
         try:
@@ -242,7 +310,9 @@ def _touching(tensor: tvm_ffi.Tensor, first: int, last: int) -> threading.Thread
     return thread
 
 
-def _touch_pages(first: int, last: int) -> None:
-    for at in range(first // mmap.PAGESIZE * mmap.PAGESIZE, last, _AT_ONCE):
-        if _madvise(at, min(_AT_ONCE, last - at), _POPULATE_WRITE):
-            return  # the system does not know how, or has no memory
+def _touch_pages(first: int, last: int) -> bool:
+    """Touch the pages between two addresses; False if the system does not know how, or has no memory."""
+    return not any(
+        _madvise(at, min(_AT_ONCE, last - at), _POPULATE_WRITE)
+        for at in range(first // mmap.PAGESIZE * mmap.PAGESIZE, last, _AT_ONCE)
+    )

@@ -39,6 +39,7 @@ from .decode import (
 from .devices import Device
 from .entry_point import EntryPoint
 from .executable import Executable
+from .first_memory import first_memory
 from .frames import CALLS, Frame, locate, location_of
 from .given_memory import memory_of_results, placed_in
 from .numerics import CheckedCall, Kinds, NumericsCheck, kinds_of
@@ -111,6 +112,7 @@ class VirtualMachine:
         self.max_depth = max_depth
         self._profile = profile
         self._numerics: Kinds | None = kinds_of(check_numerics)
+        self._allocator.prepare(*first_memory(executable.program))
         self._codes = Linker(self, executable, self.devices, self._allocator).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
