@@ -20,8 +20,11 @@ import relax
 from relax import tir
 from relax.codegen import build_module, resolve
 from relax.codegen.module import module_text
+from relax.codegen.object import machine_of
+from relax.codegen.parallel import emit_objects
 from relax.ir import IRModule, structural_hash
 from relax.prim import Analyzer
+from relax.rewrite import Rewriter
 from relax.script import from_source
 from relax.tir import PrimFunc
 
@@ -227,3 +230,52 @@ def test_captures_of_a_parallel_loop():
         return len(text)
 
     assert size(80) - size(40) < LINEAR * (size(40) - size(20))
+
+
+@pytest.mark.parametrize("name", ["DivisionToMultiplication", "OneHotMatmulToTake", "ConvTransposeToConv"])
+def test_functions_without_the_operators_of_a_pass_are_not_walked(name, monkeypatch):
+    """The program has neither quotients nor comparisons nor convolutions; the next one has each of them."""
+    walked = []
+    function = Rewriter.function
+    monkeypatch.setattr(Rewriter, "function", lambda self, f: walked.append(f) or function(self, f))
+    step = relax.ir.transform.pass_by_name(name)
+    mod = relax.transform.Normalize()(from_source(growth.functions(20)))
+    assert step(mod) is mod
+    assert not walked
+
+    text = """
+from relax.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 2, 4), "float32"), w: R.Tensor((2, 2, 3), "float32")):
+        y = R.nn.conv1d_transpose(R.divide(x, x), w)
+        return R.equal(y, y)
+"""
+    step(relax.transform.Normalize()(from_source(text)))
+    assert len(walked) == 1
+
+
+class _Measured(str):
+    """A text that counts how often its length is asked for."""
+
+    asked = 0
+
+    def __len__(self):
+        _Measured.asked += 1
+        return super().__len__()
+
+
+def test_the_longest_text_is_found_without_a_look_at_all_others(monkeypatch):
+    """Texts that wait for a compiler: their lengths are asked for once or twice each, and not once for each other."""
+    monkeypatch.setattr("relax.codegen.worker.emit_object", lambda text, machine: text[:4].encode())
+    target = resolve("llvm")
+
+    def asked(n):
+        _Measured.asked = 0
+        texts = [_Measured(f"{i:04d}{'.' * (i * 7 % 13)}") for i in range(n)]
+        assert emit_objects(texts, machine_of(target), jobs=1) == [f"{i:04d}".encode() for i in range(n)]
+        return _Measured.asked
+
+    assert 0 < asked(400) <= 2 * asked(200) + 4

@@ -10,6 +10,7 @@ Objects do not depend on who compiled them.
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import subprocess
@@ -121,14 +122,16 @@ class _Shared:
         self.aside: list[Aside] = []
         """Texts for helpers that have nothing else to do yet."""
         self.done_aside: dict[Aside, bytes] = {}
-        self._waiting = list(range(len(texts)))
+        self._waiting = [(-len(text), index) for index, text in enumerate(texts)]
+        """A heap: the longest text first, and of several the one that came first."""
+        heapq.heapify(self._waiting)
         self._is_complete = complete
         self._changed = threading.Condition()
 
     def add(self, text: str) -> None:
         """Add a text."""
         with self._changed:
-            self._waiting.append(len(self.texts))
+            heapq.heappush(self._waiting, (-len(text), len(self.texts)))
             self.texts.append(text)
             self.objects.append(b"")
             self._changed.notify()
@@ -148,9 +151,7 @@ class _Shared:
             self._changed.wait_for(lambda: self._is_complete or self._waiting)
             if not self._waiting:
                 raise StopIteration
-            longest = max(self._waiting, key=lambda index: len(self.texts[index]))
-            self._waiting.remove(longest)
-            return longest
+            return heapq.heappop(self._waiting)[1]
 
     def close(self) -> None:
         """Give out no more texts."""

@@ -93,9 +93,9 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
     for unit, (sections, symbols) in zip(archive.units, placed, strict=True):
         targets = [final[index] for index in symbols]
         for section, group in parsed[unit.object].relocations.items():
-            into.relocations[sections[section]] = tuple(
-                Relocation(r.offset, r.kind, targets[r.symbol], r.addend) for r in group
-            )
+            into.relocations[sections[section]] = tuple([
+                Relocation(offset, kind, targets[symbol], addend) for offset, kind, symbol, addend in group
+            ])  # fmt: skip
     return ObjectFile(machine, tuple(into.sections), tuple(into.symbols), into.relocations)
 
 
@@ -124,10 +124,10 @@ def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[l
             name = kernels.pop(symbol.name)
             if symbol.kind != STT_FUNC or symbol.section in (SHN_ABS, SHN_COMMON):
                 raise ObjectFileError(f"the kernel {name.removeprefix(prefix)} is no function")
-            symbols.append(into.add(replace(_moved(symbol, sections), name=name, binding=STB_GLOBAL)))
+            symbols.append(into.add(_moved(symbol, sections)._replace(name=name, binding=STB_GLOBAL)))
             into.defined[name] = symbols[-1]
         else:
-            local = replace(symbol, name=bodies.get(symbol.name, symbol.name), binding=STB_LOCAL)
+            local = symbol._replace(name=bodies.get(symbol.name, symbol.name), binding=STB_LOCAL)
             symbols.append(into.add(_moved(local, sections)))
             _offer(into, local.name, symbol.binding, symbols[-1])
     if kernels:
@@ -146,7 +146,7 @@ def _offer(into: _Combined, name: str, binding: int, number: int) -> None:
 
 
 def _moved(symbol: Symbol, sections: Sequence[int]) -> Symbol:
-    return symbol if symbol.section < 0 else replace(symbol, section=sections[symbol.section])
+    return symbol if symbol.section < 0 else symbol._replace(section=sections[symbol.section])
 
 
 def _wanted(into: _Combined, unit: Unit, symbol: Symbol) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 X86_64: Final = 62
 AARCH64: Final = 183
@@ -60,8 +60,7 @@ class Section:
         )
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A name for a place in a section, or for something the object expects from outside."""
 
     name: str
@@ -72,8 +71,7 @@ class Symbol:
     kind: int
 
 
-@dataclass(frozen=True)
-class Relocation:
+class Relocation(NamedTuple):
     """A place whose bytes depend on where symbols end up."""
 
     offset: int
@@ -243,10 +241,10 @@ def _read_relocations(
         raise ObjectFileError(f"the relocations of {target.name} are malformed")
     if len(table) and target.kind == SHT_NOBITS:
         raise ObjectFileError(f"section {target.name} has no contents to relocate")
-    found = tuple(
+    found = tuple([
         Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)
         for offset, info, addend in _RELA.iter_unpack(table)
-    )
+    ])  # fmt: skip
     for relocation in found:
         if relocation.symbol >= symbols:
             raise ObjectFileError(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from .elf import (
@@ -64,7 +63,7 @@ def merged(obj: ObjectFile) -> ObjectFile:
     relocations: dict[int, tuple[Relocation, ...]] = {}
     for index, group_ in obj.relocations.items():
         number, start = places[index]
-        shifted = tuple(replace(relocation, offset=relocation.offset + start) for relocation in group_)
+        shifted = tuple(relocation._replace(offset=relocation.offset + start) for relocation in group_)
         relocations[number] = relocations.get(number, ()) + shifted
     return ObjectFile(obj.machine, tuple(sections), tuple(symbols), relocations)
 
@@ -92,7 +91,7 @@ def _moved(symbol: Symbol, places: dict[int, tuple[int, int]]) -> Symbol:
         return Symbol("", SHN_UNDEF, 0, 0, STB_LOCAL, 0)
     section, start = places[symbol.section]
     kind = 0 if symbol.kind == _STT_SECTION else symbol.kind
-    return replace(symbol, section=section, value=symbol.value + start, kind=kind)
+    return symbol._replace(section=section, value=symbol.value + start, kind=kind)
 
 
 def write_object(obj: ObjectFile) -> bytes:

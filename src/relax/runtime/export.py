@@ -320,10 +320,10 @@ def _exported(obj: ObjectFile, entry_points: list[str]) -> ObjectFile:
     for index, symbol in enumerate(obj.symbols):
         if symbol.name in compiled and symbol.section != SHN_UNDEF:
             exports.append(
-                replace(symbol, name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL)
+                symbol._replace(name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL)
             )
         if symbol.section != SHN_UNDEF:
-            symbols.append(replace(symbol, binding=STB_LOCAL))
+            symbols.append(symbol._replace(binding=STB_LOCAL))
         else:
             symbols.append(symbol if index in used else obj.symbols[0])
     missing = len(compiled) - len(exports)

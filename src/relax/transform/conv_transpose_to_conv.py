@@ -35,11 +35,12 @@ from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, ShapeExpr, const
 from ..ir import IRModule, RelaxExpr
-from ..op import operator_of
+from ..op import is_call_of, operator_of
 from ..op.gradients import apply
 from ..op.known import known_struct_info
 from ..op.nn.convolution import TransposedConvolution
 from ..prim import IntImm, PrimExpr, prove, simplify
+from ..rewrite import bindings_in
 from ..struct_info import TensorStructInfo
 from ..topi.nn.convolution import FEW, MOST_COLUMNS
 from .decorators import function_pass
@@ -74,6 +75,10 @@ class _Axis:
 
 
 class _Convolutions(KnownValues):
+    def concerns(self, function: Function) -> bool:
+        """True if there is a transposed convolution."""
+        return any(is_call_of(binding.value, TransposedConvolution) for binding in bindings_in(function))
+
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
         operator = operator_of(call)

@@ -17,10 +17,11 @@ from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function
 from ..ir import IRModule, RelaxExpr
-from ..op import operator_of
+from ..op import is_call_of, operator_of
 from ..op.binary import Divide
 from ..op.gradients import apply
 from ..op.known import known_struct_info
+from ..rewrite import bindings_in
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
 from .decorators import function_pass
@@ -36,6 +37,10 @@ def DivisionToMultiplication(func: Function, mod: IRModule) -> Function:
 
 
 class _Divisions(KnownValues):
+    def concerns(self, function: Function) -> bool:
+        """True if something is divided."""
+        return any(is_call_of(binding.value, Divide) for binding in bindings_in(function))
+
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
         if not isinstance(operator_of(call), Divide):

@@ -31,6 +31,7 @@ from ..op.gradients import apply, dims_of, tensor_info
 from ..op.linear_algebra import Matmul
 from ..op.unary import Astype
 from ..prim import Verdict, is_const, prove_shape_equal
+from ..rewrite import bindings_in
 from .decorators import function_pass
 
 INDICES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
@@ -45,6 +46,10 @@ def OneHotMatmulToTake(func: Function, mod: IRModule) -> Function:
 
 
 class _Products(KnownValues):
+    def concerns(self, function: Function) -> bool:
+        """True if something is compared: one-hot vectors are."""
+        return any(is_call_of(binding.value, Equal) for binding in bindings_in(function))
+
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
         if not is_call_of(call, Matmul):

@@ -219,14 +219,13 @@ class RelaxParser(NameReader):
         `after` is what follows if they do not return.
         """
         for i, statement in enumerate(body):
-            rest = body[i + 1 :]
             if isinstance(statement, ast.Return):
-                if rest:
+                if i + 1 < len(body):
                     with self.diagnostics.collect():
-                        self.fail(PLACE, "this is never reached: it comes after a return", rest[0])
+                        self.fail(PLACE, "this is never reached: it comes after a return", body[i + 1])
                 return self._guarded(statement, partial(self._return, statement))
             if isinstance(statement, ast.If):
-                taken = self._taken(statement)
+                taken, rest = self._taken(statement), body[i + 1 :]
                 if taken is not None:
                     return self.statements(taken, [*rest, *after])
                 if always_returns(statement.body) or always_returns(statement.orelse):
