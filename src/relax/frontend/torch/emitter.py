@@ -7,7 +7,7 @@ data tell.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
@@ -54,6 +54,8 @@ class Emitter:
         self.title = name
         self.span: Span | None = None
         self._notes: tuple[str, ...] = ()
+        self.read_graph: Callable[[Any, Sequence[Any]], list[Any]]
+        """The outputs of a graph that a node holds, for these inputs, emitted into the open block."""
 
     # -- the node being converted
 
