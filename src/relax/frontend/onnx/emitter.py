@@ -17,9 +17,9 @@ import numpy as np
 
 from ... import op
 from ...block_builder import BlockBuilder
-from ...expr import Call, Constant, If, PrimValue, SeqExpr, ShapeExpr, Tuple, TupleGetItem, is_leaf
+from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, is_leaf
 from ...info.text import struct_info_text
-from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray, StructInfo, set_slot
+from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray
 from ...op import operator_of
 from ...op.known import known_struct_info
 from ...op.operands import is_absent
@@ -35,6 +35,7 @@ from ...transform.fold_constant import (
     has_exact_reference,
     is_bounded,
 )
+from ..building import Branch, branch_of, sized
 from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
@@ -150,15 +151,15 @@ class Emitter:
 
     def sized(self, value: RelaxExpr, name: str = "", sizes: Mapping[int, PrimExpr] = _NO_SIZES) -> RelaxExpr:
         """The value with all dimensions known: match_cast to `sizes` and new variables where the rank alone is."""
-        info = value.struct_info
-        if isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0:
-            new = identifier(name) or "d"
-            dims = [sizes[axis] if axis in sizes else self.fresh_dim(new, axis) for axis in range(info.ndim)]
-            shape = TensorStructInfo(ShapeExpr(dims), info.dtype, info.vdevice)
-            return self.builder.match_cast(value, shape, identifier(name))
-        if isinstance(info, TupleStructInfo) and any(_is_unsized(field) for field in info.fields):
-            return Tuple([self.emit(TupleGetItem(value, index)) for index in range(len(info.fields))])
-        return value
+        new = identifier(name)
+
+        def dims(info: TensorStructInfo) -> list[PrimExpr]:
+            return [
+                sizes[axis] if axis in sizes else self.fresh_dim(new or "d", axis)
+                for axis in range(info.ndim)
+            ]
+
+        return sized(self.builder, value, dims, self.emit, new)
 
     def parts(self, expr: RelaxExpr) -> list[RelaxExpr]:
         """The fields of a call that returns a tuple, which is emitted."""
@@ -389,50 +390,14 @@ class Emitter:
     @contextmanager
     def branch(self) -> Generator[Branch]:
         """Emit into a branch of an If; `finish(result)` gives it as a SeqExpr."""
-        branch = Branch(self)
-        try:
+        with branch_of(self.builder, self.span) as branch:
             yield branch
-        finally:
-            branch.close()
-
-
-class Branch:
-    """A block under construction with variables of its own, which becomes a SeqExpr."""
-
-    def __init__(self, emitter: Emitter) -> None:
-        self._emitter, builder = emitter, emitter.builder
-        self._depth = len(builder.frames), len(builder.scopes)
-        self._facts = builder.facts
-        builder.begin_scope()
-        builder.open_frame(False)
-
-    def finish(self, result: RelaxExpr) -> SeqExpr:
-        """End the branch with its result, a leaf."""
-        builder = self._emitter.builder
-        body = builder.leaf(result)
-        blocks = builder.close_frame()
-        seq = SeqExpr([block for block in blocks if block.bindings], body, span=self._emitter.span)
-        info: StructInfo = known_struct_info(body)  # type: ignore[assignment]
-        set_slot(seq, "_struct_info", builder.end_scope().erased(info))
-        return seq
-
-    def close(self) -> None:
-        """Drop what was begun and not finished, after an error."""
-        builder = self._emitter.builder
-        del builder.frames[self._depth[0] :]
-        while len(builder.scopes) > self._depth[1]:
-            builder.end_scope()
-        builder.facts = self._facts
 
 
 def identifier(name: str) -> str:
     """A name of ONNX as one of the program: what no identifier has becomes an underscore."""
     plain = re.sub(r"\W", "_", name)
     return f"v{plain}" if plain[:1].isdigit() else plain
-
-
-def _is_unsized(info: StructInfo) -> bool:
-    return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
 
 
 def _is_constant(expr: RelaxExpr) -> bool:

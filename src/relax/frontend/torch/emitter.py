@@ -7,7 +7,7 @@ data tell.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ... import op
 from ...block_builder import BlockBuilder
-from ...expr import Call, Constant, If, PrimValue, SeqExpr, ShapeExpr, Tuple, TupleGetItem, is_leaf
+from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, is_leaf
 from ...ir import (
     DataType,
     Diagnostic,
@@ -23,14 +23,13 @@ from ...ir import (
     RelaxExpr,
     Source,
     Span,
-    StructInfo,
-    set_slot,
     structural_equal,
 )
 from ...op.known import known_struct_info
 from ...prim import FloatImm, IntImm, PrimExpr, const, prove, simplify
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from ..building import Branch, branch_of, sized
 from .dtypes import Operand, dtype_name, promoted_dtype
 from .symbols import Symbols, UnknownFunction, UnknownSymbol, symbol_name, translate
 
@@ -55,6 +54,8 @@ class Emitter:
         self.title = name
         self.span: Span | None = None
         self._notes: tuple[str, ...] = ()
+        self.read_graph: Callable[[Any, Sequence[Any]], list[Any]]
+        """The outputs of a graph that a node holds, for these inputs, emitted into the open block."""
 
     # -- the node being converted
 
@@ -146,17 +147,13 @@ class Emitter:
         return expr
 
     def _sized(self, leaf: RelaxExpr, value: Any) -> RelaxExpr:
-        info = known_struct_info(leaf)
-        if isinstance(info, TupleStructInfo) and any(map(_is_unsized, info.fields)):
-            return Tuple([self.emit(TupleGetItem(leaf, index)) for index in range(len(info.fields))])
-        if not isinstance(info, TensorStructInfo) or not _is_unsized(info):
-            return leaf
-        sizes = getattr(value, "shape", None)
-        if sizes is None or len(sizes) != info.ndim:
-            dims: list[PrimExpr] = [self.fresh_dim("d") for _ in range(info.ndim)]
-        else:
-            dims = [self._dim(size) for size in sizes]
-        return self.builder.match_cast(leaf, TensorStructInfo(ShapeExpr(dims), info.dtype, info.vdevice))
+        def dims(info: TensorStructInfo) -> list[PrimExpr]:
+            sizes = getattr(value, "shape", None)
+            if sizes is None or len(sizes) != info.ndim:
+                return [self.fresh_dim("d") for _ in range(info.ndim)]
+            return [self._dim(size) for size in sizes]
+
+        return sized(self.builder, leaf, dims, self.emit)
 
     def _dim(self, size: Any) -> PrimExpr:
         """A dimension as torch derived it; a symbol that nothing has bound yet becomes a new shape variable."""
@@ -293,41 +290,13 @@ class Emitter:
 
     @contextmanager
     def branch(self) -> Generator[Branch]:
-        """Emit into a branch of an If; `finish(result)` gives it as a SeqExpr."""
-        branch = Branch(self)
+        """Emit into a branch of an If; `finish(result)` gives it as a SeqExpr. Symbols bound in it end with it."""
+        symbols = dict(self.symbols)
         try:
-            yield branch
+            with branch_of(self.builder, self.span) as branch:
+                yield branch
         finally:
-            branch.close()
-
-
-class Branch:
-    """A block under construction with variables of its own, which becomes a SeqExpr."""
-
-    def __init__(self, emitter: Emitter) -> None:
-        self._emitter, builder = emitter, emitter.builder
-        self._depth = len(builder.frames), len(builder.scopes)
-        self._facts, self._symbols = builder.facts, dict(emitter.symbols)
-        builder.begin_scope()
-        builder.open_frame(False)
-
-    def finish(self, result: RelaxExpr) -> SeqExpr:
-        """End the branch with its result, a leaf."""
-        builder = self._emitter.builder
-        body = builder.leaf(result)
-        blocks = builder.close_frame()
-        seq = SeqExpr([block for block in blocks if block.bindings], body, span=self._emitter.span)
-        info: StructInfo = known_struct_info(body)  # type: ignore[assignment]
-        set_slot(seq, "_struct_info", builder.end_scope().erased(info))
-        return seq
-
-    def close(self) -> None:
-        """Forget what only the branch knew, and drop what was begun and not finished, after an error."""
-        builder = self._emitter.builder
-        del builder.frames[self._depth[0] :]
-        while len(builder.scopes) > self._depth[1]:
-            builder.end_scope()
-        builder.facts, self._emitter.symbols = self._facts, self._symbols
+            self.symbols = symbols
 
 
 def as_dim(dim: Dim) -> PrimExpr:
@@ -369,8 +338,4 @@ def _origin(node: Any) -> tuple[str, ...]:
     return (" ".join(lines[places[-1] : places[-1] + 2]),) if places else ()
 
 
-def _is_unsized(info: StructInfo) -> bool:
-    return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
-
-
-__all__ = ["Branch", "Dim", "Emitter", "as_dim", "node_span", "number_dtype", "product"]
+__all__ = ["Dim", "Emitter", "as_dim", "node_span", "number_dtype", "product"]

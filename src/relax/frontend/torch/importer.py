@@ -6,6 +6,9 @@
 The module has one function that is visible from outside, ``main``: the inputs of the program in order, then, if asked
 for, its parameters. It returns a tuple of the outputs. Dynamic dimensions are shape variables.
 
+Nothing is written in place: a buffer that the program changes is a parameter of ``main``, too, and the new values of
+changed buffers and inputs are returned after the outputs.
+
 The program is read in the form in which torch has made it free of effects, with operators such as linear, layer_norm
 and scaled_dot_product_attention as they are. An operator without a converter is taken apart by torch's own
 decomposition, if it has one.
@@ -49,6 +52,9 @@ _IGNORED = (
 )
 """Operators that check what torch has assumed, and compute nothing."""
 
+_MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
+"""Kinds of outputs that are new values of what the program changes in place."""
+
 _READS = ("aten.item.default", "aten._local_scalar_dense.default")
 """Operators that read a number of the program's shapes from a tensor."""
 
@@ -65,7 +71,9 @@ def from_exported_program(
     Parameters
     ----------
     exported_program
-        A ``torch.export.ExportedProgram``, of a module in the mode `eval`.
+        A ``torch.export.ExportedProgram``, of a module in the mode `eval`. Buffers that it changes are parameters of
+        ``main`` after the inputs, and their new values are returned after the outputs, as are those of changed inputs;
+        the attribute ``mutated`` of the function names them, and ``params`` holds the values that buffers have now.
     keep_params_as_input
         True makes parameters and buffers parameters of ``main`` after the inputs; their values are the attribute
         ``params`` of the function (see `relax.frontend.detach_params`), and ``num_input`` counts the inputs.
@@ -101,6 +109,9 @@ def from_exported_program(
 def _supported(program: Any) -> Any:
     """The program without effects and in operators that have converters. Raises DiagnosticError if there is none."""
     program = program.run_decompositions({})
+    complex_nodes = [node for node in _nodes(program.graph_module) if _is_complex(node.meta.get("val"))]
+    if complex_nodes:
+        raise DiagnosticError(_complex(complex_nodes))
     table = sys.modules["torch"].export.default_decompositions()
     for _ in range(4):  # what an operator is made of may be without converter, too
         missing = {node.target for node in _missing(program.graph_module)}
@@ -116,16 +127,18 @@ def _supported(program: Any) -> Any:
     return program
 
 
-def _missing(graph_module: Any) -> list[Any]:
-    """The nodes of a graph, and of those in it, that there is no way to import."""
+def _nodes(graph_module: Any) -> list[Any]:
+    """The nodes of a graph, and of those in it."""
     found: list[Any] = []
     for node in graph_module.graph.nodes:
-        if node.op == "get_attr":
-            inner = getattr(graph_module, node.target)
-            found += _missing(inner) if hasattr(inner, "graph") else []
-        elif node.op == "call_function" and not _importable(node):
-            found.append(node)
+        inner: Any = getattr(graph_module, node.target) if node.op == "get_attr" else None
+        found += [node] if not hasattr(inner, "graph") else _nodes(inner)
     return found
+
+
+def _missing(graph_module: Any) -> list[Any]:
+    """The nodes of a graph, and of those in it, that there is no way to import."""
+    return [node for node in _nodes(graph_module) if node.op == "call_function" and not _importable(node)]
 
 
 def _importable(node: Any) -> bool:
@@ -139,16 +152,26 @@ def _importable(node: Any) -> bool:
 
 
 def _unsupported(target: str, nodes: Sequence[Any]) -> Diagnostic:
+    hint = f"register a converter: relax.frontend.torch.converter({target!r})"
+    return _refused(f"the operator {target} is not supported", nodes, hint)
+
+
+def _complex(nodes: Sequence[Any]) -> Diagnostic:
+    hint = "keep real and imaginary parts as tensors of real numbers, such as the last axis of one"
+    return _refused("tensors of complex numbers are not supported", nodes, hint)
+
+
+def _refused(message: str, nodes: Sequence[Any], hint: str) -> Diagnostic:
     names = ", ".join(node.name for node in nodes[:5])
     more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
     return Diagnostic(
-        "E6001",
-        f"the operator {target} is not supported",
-        node_span("program", 0, nodes[0]),
-        "",
-        (f"nodes: {names}{more}",),
-        f"register a converter: relax.frontend.torch.converter({target!r})",
+        "E6001", message, node_span("program", 0, nodes[0]), "", (f"nodes: {names}{more}",), hint
     )
+
+
+def _is_complex(value: Any) -> bool:
+    values = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else [value]
+    return any(getattr(getattr(item, "dtype", None), "is_complex", False) for item in values)
 
 
 def _is_scalar(value: Any) -> bool:
@@ -169,6 +192,7 @@ class _Importer:
         ranges = program.range_constraints.items()
         nonnegative = frozenset(str(symbol) for symbol, limits in ranges if limits.lower >= 0)
         self.emitter = Emitter(BlockBuilder(warn=False), "program", self.symbols, nonnegative)
+        self.emitter.read_graph = self.read_subgraph
         self.names: Names = {}
         self.inputs: list[Var] = []
         self.params: dict[Var, NDArray] = {}
@@ -177,36 +201,46 @@ class _Importer:
         self._index = 0
 
     def run(self, unwrap: bool, bind: bool) -> IRModule:
-        outputs = self._user_outputs()
-        self._read_inputs()
+        outputs, mutations = self._outputs()
+        self._read_inputs({spec.target for _, spec in mutations if spec.kind.name != "USER_INPUT_MUTATION"})
         attrs: dict[str, Any] = {"num_input": len(self.inputs)}
-        if self.keep_params:
+        if self.keep_params or self.params:
             attrs["params"] = list(self.params.values())
+        if mutations:
+            attrs["mutated"] = [self._mutated(spec) for _, spec in mutations]
         builder = self.emitter.builder
         with builder.function("main", [*self.inputs, *self.params], attrs):
             results = self._read_graph(self.program.graph_module, self.names)
-            values = [self._result(results[index]) for index in outputs]
+            places = [*outputs, *(place for place, _ in mutations)]
+            values = [self.emitter.tensor(results[i]) for i in places if results[i] is not None]
             result: RelaxExpr = values[0] if unwrap and len(values) == 1 else Tuple(values)
             builder.emit_func_output(builder.emit(result) if bind else result)
         return ConvertToDataflow()(builder.get())
 
     # -- inputs and outputs
 
-    def _user_outputs(self) -> list[int]:
-        """The places of the outputs that are returned. Raises DiagnosticError if the program changes a tensor."""
-        specs: list[Any] = self.signature.output_specs
-        for spec in specs:
-            if spec.kind.name not in ("USER_OUTPUT", "LOSS_OUTPUT"):
-                what = "the buffer" if spec.kind.name == "BUFFER_MUTATION" else "the input"
-                hint = "pass it as an input and return its new value; call eval() on the module before torch.export"
-                raise DiagnosticError(
-                    Diagnostic(
-                        "E6001", f"a program that changes {what} {spec.target!r} is not supported", hint=hint
-                    )
-                )
-        return list(range(len(specs)))
+    def _outputs(self) -> tuple[list[int], list[tuple[int, Any]]]:
+        """The places of what is returned, then the places and specifications of new values of buffers and inputs."""
+        outputs: list[int] = []
+        mutations: list[tuple[int, Any]] = []
+        for place, spec in enumerate(self.signature.output_specs):
+            kind: str = spec.kind.name
+            if kind in ("USER_OUTPUT", "LOSS_OUTPUT"):
+                outputs.append(place)
+            elif kind in _MUTATIONS:
+                mutations.append((place, spec))
+            else:
+                what = f"an output of the kind {kind} is not supported: {spec.target}"
+                raise DiagnosticError(Diagnostic("E6001", what))
+        return outputs, mutations
 
-    def _read_inputs(self) -> None:
+    def _mutated(self, mutation: Any) -> str:
+        """The name of the parameter of main of which an output is the new value."""
+        if mutation.kind.name == "USER_INPUT_MUTATION":
+            return mutation.target
+        return next(spec.arg.name for spec in self.signature.input_specs if spec.target == mutation.target)
+
+    def _read_inputs(self, mutated: set[str]) -> None:
         nodes = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
         users = [spec for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"]
         for spec in users:
@@ -216,7 +250,10 @@ class _Importer:
             if spec.kind.name == "USER_INPUT":
                 self._read_input(node, spec)
             elif spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
-                self._read_param(node, self._tensor_of(spec), spec.kind.name != "CONSTANT_TENSOR")
+                is_param = self.keep_params and spec.kind.name != "CONSTANT_TENSOR"
+                is_mutated = spec.target in mutated
+                if node.users or is_mutated:
+                    self._read_param(node, self._tensor_of(spec), is_param or is_mutated)
             else:
                 raise DiagnosticError(
                     Diagnostic(
@@ -258,9 +295,7 @@ class _Importer:
         return program.constants[spec.target]
 
     def _read_param(self, node: Any, tensor: Any, is_param: bool) -> None:
-        if not node.users:
-            return
-        if self.keep_params and is_param:
+        if is_param:
             array = as_array(tensor)
             var = Var(node.name, TensorStructInfo(ShapeExpr(array.shape), array.dtype.name))
             self.params[var], self.names[node.name] = nd_array(array), var
@@ -273,11 +308,6 @@ class _Importer:
             self._stored[key] = Constant(as_array(tensor))
         return self._stored[key]
 
-    def _result(self, value: Any) -> RelaxExpr:
-        if value is None:
-            raise DiagnosticError(Diagnostic("E6001", "a program that returns None is not supported"))
-        return self.emitter.tensor(value)
-
     # -- graphs
 
     def _read_graph(self, graph_module: Any, names: Names) -> list[Any]:
@@ -289,7 +319,8 @@ class _Importer:
                 held: Any = getattr(graph_module, node.target)
                 names[node.name] = held if hasattr(held, "graph") else self._constant(held)
             elif node.op == "output":
-                results = list(self._argument(node.args[0], names))
+                returned: Any = self._argument(node.args[0], names)
+                results = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
             elif node.op == "call_function":
                 with self.emitter.at(node, self._index):
                     try:

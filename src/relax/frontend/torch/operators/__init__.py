@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from . import creation, elementwise, indexing, linear, nn, recurrent, reduce, resize, shape
+from . import control, creation, elementwise, indexing, linear, nn, recurrent, reduce, resize, shape
 
-__all__ = ["creation", "elementwise", "indexing", "linear", "nn", "recurrent", "reduce", "resize", "shape"]
+__all__ = [
+    "control",
+    "creation",
+    "elementwise",
+    "indexing",
+    "linear",
+    "nn",
+    "recurrent",
+    "reduce",
+    "resize",
+    "shape",
+]

@@ -8,7 +8,7 @@ from typing import Any
 from .... import op
 from ....ir import RelaxExpr
 from ..emitter import Emitter
-from ..registry import converter
+from ..registry import register
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 """Places of the gates in torch, in the order that Relax has."""
@@ -28,107 +28,16 @@ def _stacked(g: Emitter, weights: Sequence[RelaxExpr], kind: str) -> RelaxExpr:
     return g.emit(op.stack([_reordered(g, weight, kind) for weight in weights], axis=0))
 
 
-def _layers(
-    g: Emitter,
-    kind: str,
-    run: Callable[..., Any],
-    x: RelaxExpr,
-    states: Sequence[RelaxExpr],
-    params: Sequence[RelaxExpr],
-    *,
-    has_biases: bool,
-    num_layers: int,
-    bidirectional: bool,
-    batch_first: bool,
-) -> list[RelaxExpr]:
-    """The outputs of the last layer, then the last states of all layers."""
-    unbatched = g.ndim(x) == 2
-    if unbatched:
-        x = g.emit(op.expand_dims(x, [1]))
-        states = [g.emit(op.expand_dims(state, [1])) for state in states]
-    elif batch_first:
-        x = g.emit(op.permute_dims(x, [1, 0, 2]))
-    ways = 2 if bidirectional else 1
-    each = len(params) // (num_layers * ways)
-    if each > (4 if has_biases else 2):
-        g.unsupported("a recurrent layer with projections")
-    last: list[list[RelaxExpr]] = [[] for _ in states]
-    for layer in range(num_layers):
-        first = layer * ways
-        groups = [params[(first + way) * each : (first + way + 1) * each] for way in range(ways)]
-        bias = None
-        if has_biases:
-            sides = [_stacked(g, [group[i] for group in groups], kind) for i in (2, 3)]
-            bias = g.emit(op.concat(sides, axis=1))
-        weights = [_stacked(g, [group[i] for group in groups], kind) for i in (0, 1)]
-        begin = [
-            g.emit(op.strided_slice(state, [0], [first], [first + ways], assume_inbound=True))
-            for state in states
-        ]
-        results = g.parts(
-            run(x, *weights, bias, None, *begin, direction="bidirectional" if bidirectional else "forward")
-        )
-        for place, state in enumerate(results[1:]):
-            last[place].append(state)
-        length, _, batch, hidden = g.dims(results[0])  # (length, directions, batch, hidden)
-        beside = g.emit(op.permute_dims(results[0], [0, 2, 1, 3]))
-        x = g.reshape(beside, [length, batch, hidden * ways])
-    ends = [parts[0] if len(parts) == 1 else g.emit(op.concat(parts, axis=0)) for parts in last]
-    if unbatched:
-        return [g.emit(op.squeeze(value, [1])) for value in (x, *ends)]
-    return [g.emit(op.permute_dims(x, [1, 0, 2])) if batch_first else x, *ends]
+def _layer(kind: str, run: Callable[..., Any]) -> Callable[..., list[RelaxExpr]]:
+    """The converter of a kind of layers: the outputs of the last one, then the last states of all.
 
+    `run` gets the operands of one layer, and its direction.
+    """
 
-@converter("aten.lstm.input")
-def lstm(
-    g: Emitter,
-    x: RelaxExpr,
-    states: Sequence[RelaxExpr],
-    params: Sequence[RelaxExpr],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> list[RelaxExpr]:
-    options: dict[str, Any] = {
-        "num_layers": num_layers,
-        "bidirectional": bidirectional,
-        "batch_first": batch_first,
-    }
-    return _layers(g, "lstm", op.nn.lstm, x, states, params, has_biases=has_biases, **options)
-
-
-@converter("aten.gru.input")
-def gru(
-    g: Emitter,
-    x: RelaxExpr,
-    state: RelaxExpr,
-    params: Sequence[RelaxExpr],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> list[RelaxExpr]:
-    def run(*operands: Any, direction: str) -> Any:
-        return op.nn.gru(*operands, direction=direction, linear_before_reset=True)
-
-    options: dict[str, Any] = {
-        "num_layers": num_layers,
-        "bidirectional": bidirectional,
-        "batch_first": batch_first,
-    }
-    return _layers(g, "gru", run, x, [state], params, has_biases=has_biases, **options)
-
-
-def _rnn(activation: str) -> Callable[..., list[RelaxExpr]]:
     def convert(
         g: Emitter,
         x: RelaxExpr,
-        state: RelaxExpr,
+        initial: RelaxExpr | Sequence[RelaxExpr],
         params: Sequence[RelaxExpr],
         has_biases: bool,
         num_layers: int,
@@ -137,19 +46,64 @@ def _rnn(activation: str) -> Callable[..., list[RelaxExpr]]:
         bidirectional: bool,
         batch_first: bool,
     ) -> list[RelaxExpr]:
-        def run(*operands: Any, direction: str) -> Any:
-            names = [activation] * (2 if bidirectional else 1)
-            return op.nn.rnn(*operands, direction=direction, activations=names)
-
-        options: dict[str, Any] = {
-            "num_layers": num_layers,
-            "bidirectional": bidirectional,
-            "batch_first": batch_first,
-        }
-        return _layers(g, "rnn", run, x, [state], params, has_biases=has_biases, **options)
+        if train and dropout:
+            g.unsupported("dropout of a module in the mode train", "call eval() before torch.export.export")
+        states = [initial] if isinstance(initial, RelaxExpr) else list(initial)
+        unbatched = g.ndim(x) == 2
+        if unbatched:
+            x = g.emit(op.expand_dims(x, [1]))
+            states = [g.emit(op.expand_dims(state, [1])) for state in states]
+        elif batch_first:
+            x = g.emit(op.permute_dims(x, [1, 0, 2]))
+        ways = 2 if bidirectional else 1
+        each = len(params) // (num_layers * ways)
+        if each > (4 if has_biases else 2):
+            g.unsupported("a recurrent layer with projections")
+        last: list[list[RelaxExpr]] = [[] for _ in states]
+        for layer in range(num_layers):
+            first = layer * ways
+            groups = [params[(first + way) * each : (first + way + 1) * each] for way in range(ways)]
+            begin = [
+                g.emit(op.strided_slice(state, [0], [first], [first + ways], assume_inbound=True))
+                for state in states
+            ]
+            direction = "bidirectional" if bidirectional else "forward"
+            results = g.parts(run(x, *_weights(g, groups, kind), None, *begin, direction=direction))
+            for ends, state in zip(last, results[1:], strict=True):
+                ends.append(state)
+            length, _, batch, hidden = g.dims(results[0])  # (length, directions, batch, hidden)
+            beside = g.emit(op.permute_dims(results[0], [0, 2, 1, 3]))
+            x = g.reshape(beside, [length, batch, hidden * ways])
+        ends = [parts[0] if len(parts) == 1 else g.emit(op.concat(parts, axis=0)) for parts in last]
+        if unbatched:
+            return [g.emit(op.squeeze(value, [1])) for value in (x, *ends)]
+        return [g.emit(op.permute_dims(x, [1, 0, 2])) if batch_first else x, *ends]
 
     return convert
 
 
-converter("aten.rnn_tanh.input")(_rnn("Tanh"))
-converter("aten.rnn_relu.input")(_rnn("Relu"))
+def _weights(g: Emitter, groups: Sequence[Sequence[RelaxExpr]], kind: str) -> list[RelaxExpr | None]:
+    """The weights of the input and of the state, and the bias, of the directions of a layer."""
+    stacked = [_stacked(g, weights, kind) for weights in zip(*groups, strict=True)]
+    return [*stacked[:2], g.emit(op.concat(stacked[2:], axis=1)) if len(stacked) == 4 else None]
+
+
+def _gru(*operands: Any, direction: str) -> Any:
+    return op.nn.gru(*operands, direction=direction, linear_before_reset=True)
+
+
+def _rnn(activation: str) -> Callable[..., Any]:
+    def run(*operands: Any, direction: str) -> Any:
+        names = [activation] * (2 if direction == "bidirectional" else 1)
+        return op.nn.rnn(*operands, direction=direction, activations=names)
+
+    return run
+
+
+for _name, _kind, _run in (
+    ("lstm", "lstm", op.nn.lstm),
+    ("gru", "gru", _gru),
+    ("rnn_tanh", "rnn", _rnn("Tanh")),
+    ("rnn_relu", "rnn", _rnn("Relu")),
+):
+    register(f"aten.{_name}.input", _layer(_kind, _run))

@@ -1,0 +1,76 @@
+"""Parts that importers share: branches of an If, and values whose dimensions are all known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from ..block_builder import BlockBuilder
+from ..expr import SeqExpr, ShapeExpr, Tuple, TupleGetItem
+from ..ir import RelaxExpr, Span, StructInfo, set_slot
+from ..op.known import known_struct_info
+from ..prim import PrimExpr
+from ..struct_info import TensorStructInfo, TupleStructInfo
+
+
+class Branch:
+    """A block under construction with variables of its own, which becomes a SeqExpr. Made by `branch_of`."""
+
+    def __init__(self, builder: BlockBuilder, span: Span | None) -> None:
+        self._builder, self._span = builder, span
+
+    def finish(self, result: RelaxExpr) -> SeqExpr:
+        """End the branch with its result, a leaf."""
+        builder = self._builder
+        body = builder.leaf(result)
+        blocks = builder.close_frame()
+        seq = SeqExpr([block for block in blocks if block.bindings], body, span=self._span)
+        info: StructInfo = known_struct_info(body)  # type: ignore[assignment]
+        set_slot(seq, "_struct_info", builder.end_scope().erased(info))
+        return seq
+
+
+@contextmanager
+def branch_of(builder: BlockBuilder, span: Span | None) -> Generator[Branch]:
+    """Emit into a branch of an If; `finish(result)` gives it as a SeqExpr.
+
+    At the end, facts that only the branch knew are dropped, and so is what was begun and not finished.
+    """
+    frames, scopes, facts = len(builder.frames), len(builder.scopes), builder.facts
+    builder.begin_scope()
+    builder.open_frame(False)
+    try:
+        yield Branch(builder, span)
+    finally:
+        del builder.frames[frames:]
+        while len(builder.scopes) > scopes:
+            builder.end_scope()
+        builder.facts = facts
+
+
+def sized(
+    builder: BlockBuilder,
+    value: RelaxExpr,
+    dims: Callable[[TensorStructInfo], Sequence[PrimExpr]],
+    emit: Callable[[RelaxExpr], RelaxExpr],
+    name: str = "",
+) -> RelaxExpr:
+    """The value with all dimensions known: match_cast to `dims` where the struct info knows the rank alone.
+
+    A tuple with such a field is taken apart: `emit` gets its fields.
+    """
+    info = known_struct_info(value)
+    if isinstance(info, TensorStructInfo) and is_unsized(info):
+        shape = TensorStructInfo(ShapeExpr(list(dims(info))), info.dtype, info.vdevice)
+        return builder.match_cast(value, shape, name)
+    if isinstance(info, TupleStructInfo) and any(map(is_unsized, info.fields)):
+        return Tuple([emit(TupleGetItem(value, index)) for index in range(len(info.fields))])
+    return value
+
+
+def is_unsized(info: StructInfo) -> bool:
+    """True for a tensor of which the rank is known, and the dimensions are not."""
+    return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
+
+
+__all__ = ["Branch", "branch_of", "is_unsized", "sized"]

@@ -1,0 +1,85 @@
+"""Operators that hold graphs: torch.cond and while_loop.
+
+A loop becomes a local function that calls itself, once an iteration; what its body reads from outside is captured::
+
+    def loop(state):
+        if cond(state):
+            result = loop(body(state))
+        else:
+            result = (state,)
+        return result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .... import op
+from ....derive.context import FunctionScope
+from ....expr import Call, Function, If, PrimValue, SeqExpr, ShapeExpr, Tuple, Var, VarBinding
+from ....ir import RelaxExpr
+from ....prim import PrimExpr
+from ....struct_info import FuncStructInfo, TupleStructInfo
+from ..emitter import Emitter
+from ..registry import converter
+
+Graph = Any
+"""A graph module of torch.fx."""
+
+
+@converter("cond")
+def cond(
+    g: Emitter, test: Any, then_graph: Graph, else_graph: Graph, operands: Sequence[Any] = ()
+) -> list[RelaxExpr]:
+    if isinstance(test, (bool, PrimExpr)):
+        truth = test if isinstance(test, bool) else g.is_true(test)
+        if truth is not None:
+            return g.read_graph(then_graph if truth else else_graph, operands)
+        test = g.emit(op.full(ShapeExpr([]), PrimValue(test), "bool"))
+    condition = g.reshape(test, []) if g.ndim(test) else test
+    branches: list[SeqExpr] = []
+    for graph, holds in ((then_graph, True), (else_graph, False)):
+        with g.branch() as branch, g.builder.given(condition, holds):
+            results = _tensors(g, g.read_graph(graph, operands), "a branch that returns")
+            branches.append(branch.finish(Tuple(results)))
+    return g.parts(If(condition, *branches))
+
+
+@converter("while_loop")
+def while_loop(
+    g: Emitter, cond_graph: Graph, body_graph: Graph, carried: Sequence[Any], others: Sequence[Any] = ()
+) -> list[RelaxExpr]:
+    builder = g.builder
+    initial = _tensors(g, carried, "a loop that carries")
+    params = [Var(builder.get_unique_name("state"), g.info(state)) for state in initial]
+    infos = [param.struct_info for param in params]
+    ret = TupleStructInfo(infos)
+    name = Var(builder.get_unique_name("loop"), FuncStructInfo(infos, ret, True))
+    builder.note_own(name, Function(params, SeqExpr((), Tuple(())), ret, True, {}))
+    builder.begin_scope(params)
+    builder.function_scopes.append(FunctionScope(name.name_hint, True, False))
+    try:
+        with g.branch() as whole:
+            (test,) = _tensors(g, g.read_graph(cond_graph, [*params, *others]), "a condition that is")
+            with g.branch() as again, builder.given(test, True):
+                results = _tensors(g, g.read_graph(body_graph, [*params, *others]), "a loop that carries")
+                states = [
+                    g.cast_shape(result, g.dims(param)) for result, param in zip(results, params, strict=True)
+                ]
+                then = again.finish(builder.emit(Call(name, tuple(states))))
+            with g.branch() as done:
+                otherwise = done.finish(Tuple(params))
+            body = whole.finish(builder.emit(If(test, then, otherwise)))
+    finally:
+        builder.function_scopes.pop()
+        builder.end_scope()
+    builder.emit_normalized(VarBinding(name, Function(params, body, ret, True, {})))
+    return g.parts(Call(name, tuple(initial)))
+
+
+def _tensors(g: Emitter, values: Sequence[Any], what: str) -> list[RelaxExpr]:
+    """Values that are tensors. Raises DiagnosticError for a number."""
+    if not all(isinstance(value, RelaxExpr) for value in values):
+        g.unsupported(f"{what} a number", "make it a tensor: torch.tensor(number)")
+    return list(values)
