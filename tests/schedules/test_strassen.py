@@ -119,7 +119,7 @@ def test_known_rows_and_what_follows_the_product(m, threads):
         set_num_threads(before)
 
 
-@pytest.mark.parametrize("k", [256, 258, 271, 1400, 1536])
+@pytest.mark.parametrize("k", [256, 258, 271, 1400, 1536, 2058, 3072, 3101])
 def test_depths_of_one_and_of_several_blocks(k):
     compiled = Compiled(te.var("m", "int64"), 256, k)
     for m in (56, 84, 120, 128, 130):  # halves of 28, 42, 60, 64 and 65 rows: with a lower tile and without
@@ -127,10 +127,15 @@ def test_depths_of_one_and_of_several_blocks(k):
         np.testing.assert_array_equal(compiled(a, b), a @ b)
 
 
-@pytest.mark.parametrize(("m", "k"), [(24, 32), (20, 64), (13, 33), (50, 21)])
-def test_the_interpreter_computes_the_same(target, monkeypatch, m, k):
-    """With smaller limits, so that the interpreter need not take long: slabs of 24 rows, of which 50 rows are three."""
+@pytest.mark.parametrize(("m", "k", "share"), [
+    (24, 32, 5), (20, 64, 5), (13, 33, 5), (50, 21, 5), (24, 96, 10**6), (50, 75, 10**6)])  # fmt: skip
+def test_the_interpreter_computes_the_same(target, monkeypatch, m, k, share):
+    """With smaller limits, so that the interpreter need not take long: slabs of 24 rows, of which 50 rows are three.
+
+    Of the smallest share of the second cache, a block of the depth is one vector long.
+    """
     limits = {
+        "SHARE": share,
         "LEAST_ROWS": 12,
         "LEAST_UNEVEN_ROWS": 12,
         "LEAST_DEPTH": 20,
@@ -143,6 +148,7 @@ def test_the_interpreter_computes_the_same(target, monkeypatch, m, k):
         monkeypatch.setattr(strassen, name, value)
     func, packing = packed(product(te.var("m", "int64"), 180, k, residual=True), target)
     assert is_by_sevens(func)
+    assert ("lefts = T.decl_buffer((1, " in func.script()) == (share == 5)
     tir.verify_well_formed(func)
     a, b, bias, r = integers(m, k), integers(k, 180), integers(180), integers(m, 180)
     result = np.full((m, 180), 77, "float32")

@@ -5,11 +5,11 @@
             with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, S1, S2, A22, S3
                 C[i, j] = 0                     uneven[r] = rows r and 258 + r are very different
                                             for task in T.parallel(parts * pairs):      258 rows of a half, two panels
-            C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 384)):
+            C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 768)):
                                                     for i in range(3):                  in register tiles
     for i, j in T.grid(M, N):                           sums[i, …] += lefts[ko, i, …] * (B11, B21 or B22)
         with T.block("D"):                          for i in range(4):
-            D[i, j] = f(C[i, j])                        right[0:384, 0:64] = T1, T2, B21 - T2 or T3
+            D[i, j] = f(C[i, j])                        right[0:768, 0:64] = T1, T2, B21 - T2 or T3
                                                         sums[3 + i, …] += lefts[ko, 3 + i, …] * right[…]
                                                 for io in range(43):                    a tile of each quarter
                                                     sums[0:4, …] = C11, C12, C21, C22
@@ -24,8 +24,8 @@ and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 =
 C22 = U + P7 + P4.
 Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
 weights take no more memory and few rows read no more of it: one after the other in the same memory, which stays in the
-second-level cache with the seven sums of a part. Tiles ask for what the next tile reads of A, and for the next block of
-the panels.
+second-level cache with the seven sums of a part. Tiles ask for what the next tile reads of A and of its sums, and for
+the next block of the panels.
 
 Rows and depths that do not fill tiles are filled up where the sums of A are made: rows with the last row, depths with
 zeros. Columns behind the last pair of panels are left to the plain product.
@@ -107,6 +107,8 @@ LEAST_DEPTH: Final = 256
 """The depth from which on making results of seven sums costs little."""
 LEAST_PAIRS: Final = 2
 """The pairs of panels from which on sums of A, which all pairs share, cost little."""
+SHARE: Final = 5
+"""A block of a right operand may take one in so many bytes of the second-level cache."""
 SLAB: Final = 43
 """The most tiles of half a slab: sums of A are in memory for one slab at a time."""
 EVEN_TASKS: Final = 2
@@ -211,8 +213,8 @@ class Sevens:
         self.depth = operands.depth.value
         self.half = -(-self.depth // 2)
         """The depth of the first half; the second one has one less of an odd depth."""
-        self.blocks = -(-self.half // max(caches.l2 // 10 // (tile.columns * 4), tile.lanes))
-        """The number of blocks of half the depth: four sums of one stay in the second-level cache."""
+        self.blocks = -(-self.half // max(caches.l2 // SHARE // (tile.columns * 4), tile.lanes))
+        """The number of blocks of half the depth: see `SHARE`."""
         self.block = -(-self.half // self.blocks // tile.lanes) * tile.lanes
         self.blocks = -(-self.half // self.block)
         self.is_full = self.blocks * self.block == self.half and self.depth % 2 == 0
@@ -564,6 +566,14 @@ class Sevens:
             place = (int64(0), height * self.block + k * height)
             return Evaluate(prefetch(BufferLoad(left, place), locality=3))
 
+        def asked_sums(k: PrimExpr) -> list[Stmt]:
+            """Prefetches of the sums with which the next tile begins: other products were computed since."""
+            if self.blocks == 1:
+                return []
+            steps = max(self.block // (self.tile.rows * self.tile.vectors), 1)
+            place = (i, first + height, floordiv(k, steps) * lanes)
+            return [Evaluate(prefetch(BufferLoad(sums, place), locality=3))]
+
         def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
             return loop("p", height, lambda p: self._each_vector(lambda c: body(p, c)), ForKind.UNROLLED)
 
@@ -577,7 +587,8 @@ class Sevens:
             new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
             steps = self._asking(part, ko, i, io, lambda asked: alloc(
                 "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.block, lambda k: block([
-                    asked(k), asked_left(k), self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
+                    asked(k), asked_left(k), *asked_sums(k),
+                    self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
             return block([old, DeclBuffer(left, steps), new])
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
