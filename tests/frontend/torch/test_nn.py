@@ -127,3 +127,11 @@ def test_patches(agrees):
         return columns, F.fold(columns, (9, 8), (3, 2), padding=1, stride=2)
 
     agrees(patches, X, dynamic=[[0]], others=images((1, 9, 8)))
+
+
+def test_batch_norm_of_the_batch(agrees):
+    """A module without running statistics takes those of the batch in the mode eval, too."""
+    norm = nn.BatchNorm2d(3, track_running_stats=False)
+    agrees(
+        norm, torch.randn(2, 3, 4, 5), dynamic=[[0, 2]], others=[(torch.randn(1, 3, 7, 5),)], tolerance=1e-5
+    )

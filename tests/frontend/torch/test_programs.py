@@ -192,22 +192,6 @@ def test_operator_that_torch_takes_apart(without, agrees):
     agrees(nn.Sequential(nn.Softplus(), nn.LayerNorm(4)), torch.randn(3, 4), dynamic=[[0]], tolerance=1e-5)
 
 
-def test_module_that_changes_a_buffer():
-    class Counter(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("count", torch.zeros(()))
-
-        def forward(self, x):
-            self.count.add_(1)
-            return x + self.count
-
-    with pytest.raises(
-        relax.DiagnosticError, match="a program that changes the buffer 'count' is not supported"
-    ):
-        from_exported_program(exported(Counter(), [torch.ones(2)]))
-
-
 def test_operator_in_a_form_that_is_not_imported():
     with pytest.raises(relax.DiagnosticError) as raised:
         from_exported_program(

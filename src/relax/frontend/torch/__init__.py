@@ -5,6 +5,7 @@ The package ``torch`` is needed to export a module, and is not imported here.
 
 from __future__ import annotations
 
+from ...ir.tvm_names import answer_missing
 from . import operators as operators  # which registers the converters
 from .emitter import Emitter
 from .fx import from_fx, relax_dynamo
@@ -12,3 +13,5 @@ from .importer import from_exported_program
 from .registry import converter
 
 __all__ = ["Emitter", "converter", "from_exported_program", "from_fx", "relax_dynamo"]
+
+answer_missing(__name__)

@@ -31,6 +31,8 @@ def from_fx(
     ``main`` returns a tensor if the module does. For sizes that vary, export the module with ``torch.export.export``
     and call `from_exported_program`, which says what the options mean.
     """
+    if not hasattr(model, "graph"):
+        raise TypeError(f"from_fx: expected a torch.fx.GraphModule, found {type(model).__name__}")
     torch = sys.modules["torch"]
     examples = tuple(torch.zeros(tuple(shape), dtype=getattr(torch, dtype)) for shape, dtype in input_info)
     with torch.no_grad():

@@ -287,6 +287,25 @@ NAMESPACES: Final = (
         },
     ),
     Namespace(
+        "tvm.relax.frontend.torch",
+        "relax.frontend.torch",
+        differs={
+            "from_exported_program": (
+                "lists every operator that is not supported; changed buffers are parameters, and their new "
+                "values are returned after the outputs"
+            ),
+            "from_fx": "exports the module with `torch.export`; inputs have the module's own names",
+            "relax_dynamo": (
+                "takes a `target`; sizes that torch keeps open are shape variables; weights that change later count"
+            ),
+        },
+        missing={
+            "dynamo_capture_subgraphs": (
+                "use `relax.frontend.torch.relax_dynamo` with a pipeline that keeps the modules it gets"
+            ),
+        },
+    ),
+    Namespace(
         "tvm.relax.dpl",
         "relax.dpl",
         works="""

@@ -321,6 +321,20 @@ def batch_norm(
     return [result, None, None] if isinstance(g.value, (list, tuple)) else result
 
 
+@converter("aten._native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(
+    g: Emitter, x: RelaxExpr, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The statistics are those of the batch, as a module without running ones has them in any mode."""
+    dtype, ndim, channels = str(g.dtype(x)), g.ndim(x), g.dims(x)[1]
+    axes = [axis for axis in range(ndim) if axis != 1]
+    mean = g.emit(op.mean(x, axis=axes, keepdims=False))
+    variance = g.emit(op.variance(x, axis=axes, keepdims=False))
+    gamma, beta = (_weights(g, part, [channels], value, dtype) for part, value in ((weight, 1), (bias, 0)))
+    normed = g.parts(op.nn.batch_norm(x, gamma, beta, mean, variance, axis=1, epsilon=float(eps)))[0]
+    return [normed, None, None]
+
+
 @converter("aten.instance_norm")
 def instance_norm(
     g: Emitter,
