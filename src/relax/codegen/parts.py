@@ -13,7 +13,7 @@ A part takes the values of its surroundings that it uses, under their names ther
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ..ir import Node, children_of
@@ -61,8 +61,15 @@ def _weight(stmt: Stmt) -> int:
     return total
 
 
-def write_apart(cx: Context, write: Callable[[], None]) -> None:
-    """Write code as a function of its own, and call it; an error in it is the caller's."""
+Scope = Mapping[Operand, str]
+"""The values around a statement, with their types as LLVM text."""
+
+
+def write_apart(cx: Context, scope: Scope, write: Callable[[], None]) -> None:
+    """Write code as a function of its own, and call it; an error in it is the caller's.
+
+    `scope` is that of `scope_of` where the code stands: of a sequence it is the same for all its parts.
+    """
     b = cx.b
     label = cx.error_label
     cx.forget()
@@ -74,8 +81,8 @@ def write_apart(cx: Context, write: Callable[[], None]) -> None:
             b.end("ret i32 -1")
     cx.error_label = label
     cx.forget()
-    used = {name for line in lines for name in _LOCAL.findall(line)}
-    taken = dict(_in_scope(cx, used))
+    used = dict.fromkeys(name for line in lines for name in _LOCAL.findall(line))
+    taken = {ref: scope[ref] for ref in used if ref in scope}
     symbol = f"@{b.label('relax.part')}.{cx.unit.numbers[cx.name]}"
     pointers = {ref for ref, type_ in taken.items() if type_ == "ptr"}
     alias = " noalias" if pointers <= cx.distinct else ""
@@ -86,17 +93,18 @@ def write_apart(cx: Context, write: Callable[[], None]) -> None:
     cx.leave_unless_zero(b.call("i32", symbol, arguments))
 
 
-def _in_scope(cx: Context, used: Collection[Operand]) -> Iterator[tuple[Operand, str]]:
-    """The values around the statements that were written which those use, and their types."""
+def scope_of(cx: Context) -> Scope:
+    """The values that are known where code is written next."""
+    return dict(_values(cx))
+
+
+def _values(cx: Context) -> Iterator[tuple[Operand, str]]:
     for val in (*cx.vars.values(), *cx.wide.values()):
-        if val.ref in used:
-            yield val.ref, val.full_type
+        yield val.ref, val.full_type
     for memory in cx.memory.values():
-        if memory.size is not None and memory.size.ref in used:
+        if memory.size is not None:
             yield memory.size.ref, "i64"
     for storage in cx.storage.values():
-        if storage.pointer in used:
-            yield storage.pointer, "ptr"
+        yield storage.pointer, "ptr"
         for size in (*storage.shape, *(storage.strides or ()), storage.offset):
-            if size in used:
-                yield size, "i64"
+            yield size, "i64"

@@ -46,7 +46,7 @@ from .formula import Val
 from .index import index
 from .known import LOOP_ANNOTATIONS, LOWER_FIRST, SCOPES, UNKNOWN, unknown_among
 from .memory import store
-from .parts import parts_of, write_apart
+from .parts import parts_of, scope_of, write_apart
 from .regions import run_in_parallel
 from .types import is_small_float
 from .views import declare_view
@@ -71,8 +71,10 @@ def _seq(cx: Context, stmt: SeqStmt) -> None:
     parts = parts_of(stmt.seq)
     if len(parts) == 1:
         _in_order(cx, stmt.seq)
-    for part in parts if len(parts) > 1 else ():
-        write_apart(cx, partial(_in_order, cx, part))
+        return
+    scope = scope_of(cx)
+    for part in parts:
+        write_apart(cx, scope, partial(_in_order, cx, part))
 
 
 def _in_order(cx: Context, seq: Sequence[Stmt]) -> None:
@@ -133,7 +135,7 @@ def _for(cx: Context, stmt: For) -> None:
     _refuse_annotations(cx, stmt.annotations, LOOP_ANNOTATIONS, f"loop {stmt.loop_var.name}")
     write_loop = _unrolled if is_written_out(stmt) else _counted
     if OWN_FUNCTION in stmt.annotations:
-        write_apart(cx, partial(write_loop, cx, stmt))
+        write_apart(cx, scope_of(cx), partial(write_loop, cx, stmt))
     else:
         write_loop(cx, stmt)
 
