@@ -145,6 +145,9 @@ def test_a_program_that_was_built_before_needs_no_llvm(tmp_path):
 def test_the_machine_is_asked_of_llvm_once_for_each_triple_processor_and_features(monkeypatch, tmp_path):
     monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
     words = ("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vnni")
+    (tmp_path / "cache" / "kernels").mkdir(
+        parents=True
+    )  # where there is none, answers wait for the first kernel
     host.described.cache_clear()
     asked = host.described(*words)
     assert asked == host.probe(*words)
@@ -156,6 +159,16 @@ def test_the_machine_is_asked_of_llvm_once_for_each_triple_processor_and_feature
     with pytest.raises(TypeError):
         host.described(*words[:2], "-avx512vnni")
     host.described.cache_clear()
+
+
+def test_an_answer_waits_for_the_first_object(monkeypatch, tmp_path):
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
+    key, other = host_facts.question("something"), host_facts.question("an object")
+    host_facts.answer(key, [1])
+    assert not (tmp_path / "cache").exists()
+    assert host_facts.answered(key) is None
+    cache.store(other, b"object")
+    assert host_facts.answered(key) == [1]
 
 
 def test_an_answer_of_another_form_is_asked_for_again(monkeypatch, tmp_path):

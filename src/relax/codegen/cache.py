@@ -84,6 +84,9 @@ statistics: Final = Statistics()
 
 _lock = threading.Lock()
 _enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=None)
+_waiting: Final[dict[Key, bytes]] = {}
+"""Notes to be kept with the first object."""
+
 _unpruned: int | None = None
 """The bytes stored since the last look; None before the first one."""
 
@@ -306,6 +309,10 @@ def store(key: Key, data: bytes) -> None:
     if note(key, data):
         with _lock:
             statistics.stored += 1
+            waiting = dict(_waiting)
+            _waiting.clear()
+        for other, text in waiting.items():
+            note(other, text)
 
 
 def note(key: Key, data: bytes) -> bool:
@@ -313,6 +320,16 @@ def note(key: Key, data: bytes) -> bool:
     if not enabled() or min(size_limit(), _LARGEST_ENTRY - _HEADER) < len(data):
         return False
     return _keep(key.name, (_MAGIC, _checksum(key, data), data), len(data))
+
+
+def note_beside(key: Key, data: bytes) -> None:
+    """Keep a note once there is a cache: it alone does not make one, which would hide that no kernel is in it yet."""
+    with contextlib.suppress(OSError):
+        if enabled() and _trusted_directory(create=False) is None:
+            with _lock:
+                _waiting[key] = data
+            return
+    note(key, data)
 
 
 def _keep(name: str, pieces: Iterable[bytes | memoryview], size: int) -> bool:

@@ -95,7 +95,7 @@ def answered(key: cache.Key | None) -> Any:
 def answer(key: cache.Key | None, value: Any) -> None:
     """Keep an answer, which JSON can hold."""
     if key is not None:
-        cache.note(key, json.dumps(value).encode())
+        cache.note_beside(key, json.dumps(value).encode())
 
 
 @lru_cache(maxsize=1)
