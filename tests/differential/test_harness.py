@@ -293,3 +293,8 @@ def test_errors_after_passes():
     given = "f: parameter k: the value is -1, expected a size, at least 0 and less than 2**48"
     assert expected(["RemoveUnusedParameters"], size(-1), given) == given
     assert expected(["FuseOps"], size(-1), given) == size(-1)
+    huge = "main: a shape cannot have a dimension of 2**48 or more, as in (4611686018427387904,)"
+    given = (
+        "f: parameter k: the value is 4611686018427387904, expected a size, at least 0 and less than 2**48"
+    )
+    assert expected(["RemoveUnusedParameters"], huge, given) == given

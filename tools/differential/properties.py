@@ -293,8 +293,11 @@ def orders_keep(
 WITH_STORAGE = frozenset(list(LOWERING)[list(LOWERING).index("StaticPlanBlockMemory") :])
 """From these passes on a program has storages, whose sizes are told in bytes."""
 NEGATIVE = re.compile(r"a shape cannot have a negative dimension, as in \(-\d+,\)$")
+NO_DIMENSION = re.compile(
+    r"a shape cannot have a (?:negative dimension|dimension of 2\*\*48 or more), as in \(-?\d+,\)$"
+)
 NOT_A_SIZE = re.compile(
-    r"^\w+: parameter \w+: the value is -\d+, expected a size, at least 0 and less than 2\*\*48$"
+    r"^\w+: parameter \w+: the value is -?\d+, expected a size, at least 0 and less than 2\*\*48$"
 )
 
 
@@ -323,8 +326,8 @@ def _of_storage(wanted: Outcome, got: Outcome) -> Outcome:
 
 
 def _of_size(wanted: Outcome, got: Outcome) -> Outcome:
-    """An outcome whose error is of a negative size: a function that is given the size, not the shape, says so itself."""
-    if wanted.error is None or got.error is None or NEGATIVE.search(wanted.error[1]) is None:
+    """An outcome whose error is of what is no size: a function that is given it, and not the shape, says so itself."""
+    if wanted.error is None or got.error is None or NO_DIMENSION.search(wanted.error[1]) is None:
         return wanted
     return got if wanted.error[0] == got.error[0] and NOT_A_SIZE.match(got.error[1]) else wanted
 
