@@ -128,8 +128,8 @@ def test_functions_that_call_each_other_are_one_object(kernels):
 def test_support_code_is_in_no_kernel(kernels):
     archive = read_archive(codegen.compile_module(model(kernels, 5)))
     assert len(archive.objects) == 6
-    assert [b"snprintf" in data for data in archive.objects] == [True] + [False] * 5
-    assert all(b"argument" not in data for data in archive.objects[1:])
+    for text in (b"snprintf", b"its data is not aligned"):
+        assert [text in data for data in archive.objects] == [True] + [False] * 5
 
 
 def test_the_source_shows_names_and_messages():
