@@ -123,8 +123,13 @@ def _access_kind(read: tuple[PrimExpr, ...], place: tuple[PrimExpr, ...]) -> OpP
 
 
 def _reduction_kind(nest: Nest, analyzer: Analyzer) -> OpPatternKind:
-    """The kind of a reduction: each load that some spatial variable does not reach is repeated."""
+    """The kind of a reduction: each load that some spatial variable does not reach is repeated.
+
+    A variable with one value, as of a dimension that is kept, repeats nothing.
+    """
     spatial: set[Var] = set()
+    domains = ((v.var, v.dom) for v in nest.block.iter_vars)
+    single = {var for var, dom in domains if dom is not None and is_const(analyzer.simplify(dom.extent), 1)}
     for store in nest.stores:
         for index in _indices(store.indices, analyzer):
             if isinstance(index, Var):
@@ -134,7 +139,7 @@ def _reduction_kind(nest: Nest, analyzer: Analyzer) -> OpPatternKind:
     for load in nest.loads():
         read = _indices(load.indices, analyzer)
         bare = [index for index in read if isinstance(index, Var)]
-        if not spatial <= set(bare) or len(bare) + sum(is_const(i) for i in read) < len(read):
+        if not spatial <= {*bare, *single} or len(bare) + sum(is_const(i) for i in read) < len(read):
             return OpPatternKind.OUT_ELEMWISE_FUSABLE
     return OpPatternKind.COMM_REDUCE
 

@@ -26,7 +26,7 @@ def kind(inputs, *outputs):
 N = tir.Var("n", "int64")
 X, Y, B, C = tensors((N, 4), (N, 4), (4,), (N, 1))
 I1, I2 = tensors((1, 1, 5, 5), (3, 1, 2, 2))
-M1, M2 = tensors((N, 4), (4, 6))
+M1, M2, M3, M4 = tensors((N, 4), (4, 6), (4, 1), (1, 4))
 INDEX = te.placeholder((3,), "int64", "index")
 
 KINDS = {
@@ -43,9 +43,13 @@ KINDS = {
     "concatenate": (Kind.INJECTIVE, [X, Y], topi.concatenate([X, Y], axis=1)),
     "full": (Kind.ELEMWISE, [], topi.full((4, 4), "float32", 1.0)),
     "sum": (Kind.COMM_REDUCE, [X], topi.sum(X, axis=1)),
+    "sum, kept": (Kind.COMM_REDUCE, [X], topi.sum(X, axis=1, keepdims=True)),
+    "mean, kept": (Kind.COMM_REDUCE, [X], topi.mean(X, axis=1, keepdims=True)),
     "max": (Kind.COMM_REDUCE, [X], topi.max(X, axis=0)),
     "argmax": (Kind.COMM_REDUCE, [X], topi.argmax(X, axis=1)),
     "matmul": (Kind.OUT_ELEMWISE_FUSABLE, [M1, M2], topi.matmul(M1, M2)),
+    "matmul, one column": (Kind.OUT_ELEMWISE_FUSABLE, [M1, M3], topi.matmul(M1, M3)),
+    "matmul, one row": (Kind.OUT_ELEMWISE_FUSABLE, [M4, M2], topi.matmul(M4, M2)),
     "conv2d": (Kind.OUT_ELEMWISE_FUSABLE, [I1, I2], topi.nn.conv2d(I1, I2, 1, 1, 1)),
     "softmax": (Kind.OUT_ELEMWISE_FUSABLE, [X], topi.nn.softmax(X)),
 }

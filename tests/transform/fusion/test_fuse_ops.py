@@ -147,6 +147,23 @@ def test_what_a_diamond_and_a_residual_become():
     assert grouped(Mod) == ["fused_exp_negative_sqrt_add", "fused_matmul_relu_add", "fused_sum_sin"]
 
 
+def test_squares_join_the_mean_of_a_normalisation():
+    """Its mean keeps the dimension: an element is read once all the same."""
+
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 8), "float32")):
+            with R.dataflow():
+                d = R.subtract(x, R.mean(x, axis=[-1], keepdims=True))
+                v = R.mean(R.square(d), axis=[-1], keepdims=True)
+                y = R.divide(d, R.sqrt(v))
+                R.output(y)
+            return y
+
+    assert grouped(Mod) == ["mean", "subtract", "fused_square_mean_sqrt", "divide"]
+
+
 def test_outputs_are_the_last_of_a_group():
     @I.ir_module
     class Mod:
