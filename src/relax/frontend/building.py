@@ -1,16 +1,17 @@
-"""Parts that importers share: branches of an If, and values whose dimensions are all known."""
+"""Parts that importers share: branches of an If, loops, and values whose dimensions are all known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ..block_builder import BlockBuilder
-from ..expr import SeqExpr, ShapeExpr, Tuple, TupleGetItem
+from ..derive.context import FunctionScope
+from ..expr import Call, Function, If, SeqExpr, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import RelaxExpr, Span, StructInfo, set_slot
 from ..op.known import known_struct_info
 from ..prim import PrimExpr
-from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 
 
 class Branch:
@@ -48,6 +49,50 @@ def branch_of(builder: BlockBuilder, span: Span | None) -> Generator[Branch]:
         builder.facts = facts
 
 
+def bind_loop(
+    builder: BlockBuilder,
+    branch: Callable[[], AbstractContextManager[Branch]],
+    params: Sequence[Var],
+    results: Sequence[StructInfo],
+    test: Callable[[], RelaxExpr],
+    again: Callable[[], Sequence[RelaxExpr]],
+    done: Sequence[RelaxExpr],
+) -> Var:
+    """Bind a local function that calls itself, once an iteration, and returns a tuple; the function's variable.
+
+    The function is::
+
+        def loop(*params):
+            if test():
+                result = loop(*again())
+            else:
+                result = done
+            return result
+
+    `test` and `again` emit into the open block and return leaves. `branch` opens a branch of the importer, and
+    `results` are the struct infos of `done` in all iterations.
+    """
+    ret, pure = TupleStructInfo(results), builder.function_scopes[-1].is_pure
+    info = FuncStructInfo([param.struct_info for param in params], ret, pure)
+    name = Var(builder.get_unique_name("loop"), info)
+    builder.note_own(name, Function(params, SeqExpr((), Tuple(())), ret, pure, {}))
+    builder.begin_scope(params)
+    builder.function_scopes.append(FunctionScope(name.name_hint, pure, False))
+    try:
+        with branch() as whole:
+            condition = test()
+            with branch() as going, builder.given(condition, True):
+                then = going.finish(builder.emit(Call(name, tuple(again()))))
+            with branch() as ending:
+                otherwise = ending.finish(Tuple(done))
+            body = whole.finish(builder.emit(If(condition, then, otherwise)))
+    finally:
+        builder.function_scopes.pop()
+        builder.end_scope()
+    builder.emit_normalized(VarBinding(name, Function(params, body, ret, pure, {})))
+    return name
+
+
 def sized(
     builder: BlockBuilder,
     value: RelaxExpr,
@@ -73,4 +118,4 @@ def is_unsized(info: StructInfo) -> bool:
     return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
 
 
-__all__ = ["Branch", "branch_of", "is_unsized", "sized"]
+__all__ = ["Branch", "bind_loop", "branch_of", "is_unsized", "sized"]

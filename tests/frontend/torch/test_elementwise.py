@@ -183,3 +183,38 @@ def test_softmax(agrees):
         )
 
     agrees(normed, torch.randn(3, 7), dynamic=[[1]], others=[(torch.randn(3, 1),)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int32])
+def test_angles(agrees, dtype):
+    """Every pair of zeros, infinities, NaN and ordinary numbers has the angle, and the sign, that torch gives it."""
+    numbers = torch.tensor([0.0, -0.0, 1, -1, 3, -7, 0.5, 1e4])
+    if dtype.is_floating_point:
+        numbers = torch.cat([numbers, torch.tensor([float("inf"), float("-inf"), float("nan"), 1e-4])])
+    numbers = numbers.to(dtype)
+    y, x = (part.flatten() for part in torch.meshgrid(numbers, numbers, indexing="ij"))
+    others = [(y[:count], x[:count]) for count in (0, 1)]
+
+    def angles(y, x):
+        angle = torch.atan2(y, x)
+        return angle, torch.copysign(torch.ones_like(angle), torch.nan_to_num(angle, 1))
+
+    agrees(
+        angles, y, x, dynamic=[[0], [0]], others=others, tolerance=1e-3 if dtype == torch.float16 else 1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lengths_signs_and_limits_beside_nan(agrees, dtype):
+    hard = HARD.to(dtype)
+    y, x = (part.flatten() for part in torch.meshgrid(hard, hard, indexing="ij"))
+
+    def compared(y, x):
+        return torch.hypot(y, x), torch.copysign(y, x), torch.fmax(y, x), torch.fmin(y, x)
+
+    agrees(compared, y, x, dynamic=[[0], [0]], others=[(y[:n], x[:n]) for n in (0, 1)])
+    agrees(lambda x: (torch.copysign(x, -2.0), torch.fmax(x.int(), -x.int())), torch.randn(5, dtype=dtype))
+
+
+def test_lengths_of_great_numbers(agrees):
+    agrees(torch.hypot, torch.tensor([3e38, 1e-30, 0.0]), torch.tensor([1e38, 1e-30, 0.0]))

@@ -119,3 +119,29 @@ def test_number_read_from_a_tensor(agrees):
         return x[:count] * 2, torch.arange(count)
 
     agrees(first, torch.randn(6, 2), torch.tensor(4), others=[(torch.randn(6, 2), torch.tensor(2))])
+
+
+def test_strides_of_any_kind(agrees):
+    def strided(x):
+        return (
+            x.as_strided((2, 3), (1, 2)),
+            x.as_strided((4, 4), (6, 1), 3),
+            x.as_strided((3, 2, 2), (0, 5, 1)),
+            x.as_strided((), (), 7),
+            x.as_strided((0, 3), (1, 1)),
+        )
+
+    agrees(strided, torch.randn(5, 6))
+
+
+def test_search_in_a_sequence(agrees):
+    def found(x):
+        limits = torch.tensor([-1.0, 0.0, 0.0, 1.0])
+        return (
+            torch.searchsorted(limits, x),
+            torch.searchsorted(limits, x, right=True),
+            torch.searchsorted(limits, x, side="right", out_int32=True),
+        )
+
+    special = torch.tensor([[0.0, -1.0, 1.0, float("nan"), float("inf"), float("-inf")]] * 2)
+    agrees(found, special, dynamic=[[0]], others=[(torch.randn(9, 6),), (torch.randn(0, 6),)])

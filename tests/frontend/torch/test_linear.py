@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+
+import relax
+from relax.frontend.torch import from_exported_program
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
+
+from torch_programs import exported  # noqa: E402
 
 
 def test_products(agrees):
@@ -135,3 +141,85 @@ def test_layers_of_transformers(agrees):
         torch.randn(2, 7, 16),
         tolerance=1e-5,
     )
+
+
+@pytest.fixture(scope="module")
+def grouped_mm():
+    """The product of groups, which torch itself exports of bfloat16 alone, as the package transformers declares it."""
+    name = "transformers::grouped_mm_fallback"
+    schema = "(Tensor input, Tensor weight, Tensor offs) -> Tensor"
+
+    @torch.library.custom_op(name, mutates_args=(), schema=schema)
+    def product(x, weight, ends):
+        result, begin = torch.zeros(x.shape[0], weight.shape[2], dtype=x.dtype), 0
+        for index, end in enumerate(ends.tolist()):
+            result[begin:end] = x[begin:end] @ weight[index]
+            begin = end
+        return result
+
+    product.register_fake(lambda x, weight, ends: x.new_empty(x.shape[0], weight.shape[2]))
+    return product
+
+
+def rows_and_ends(count, *ends, dtype=torch.float32):
+    return torch.randn(count, 8, dtype=dtype), torch.tensor(ends, dtype=torch.int32)
+
+
+GROUPS = [(6, 6, 6, 6, 6), (1, 0, 0, 1, 1), (0, 0, 0, 0, 0), (40, 0, 7, 39, 40)]
+"""Numbers of rows, and the ends of four groups, of which some are empty."""
+
+
+def test_product_of_groups(agrees, grouped_mm):
+    """Rows behind the last group are 0."""
+    weight = torch.randn(4, 8, 16)
+    agrees(
+        lambda x, ends: grouped_mm(x, weight, ends),
+        *rows_and_ends(6, 1, 1, 4, 6),
+        dynamic=[[0], []],
+        others=[rows_and_ends(*case) for case in (*GROUPS, (9, 2, 4, 4, 5))],
+        tolerance=1e-5,
+    )
+
+
+def test_product_of_groups_of_bfloat16(agrees):
+    weight = torch.randn(4, 8, 16, dtype=torch.bfloat16)
+    agrees(
+        lambda x, ends: F.grouped_mm(x, weight, offs=ends),
+        *rows_and_ends(6, 1, 1, 4, 6, dtype=torch.bfloat16),
+        dynamic=[[0], []],
+        others=[rows_and_ends(*case, dtype=torch.bfloat16) for case in GROUPS],
+        tolerance=1e-2,
+    )
+    batch = torch.randn(4, 3, 8, dtype=torch.bfloat16)
+    agrees(lambda x: F.grouped_mm(x, weight), batch, tolerance=1e-2)
+
+
+def test_ends_that_are_wrong(grouped_mm):
+    """Ends beyond the rows are cut off; ends that descend are an error. Nothing is read outside of the rows."""
+    weight = torch.randn(2, 8, 16)
+    x, ends = rows_and_ends(6, 1, 4)
+    mod = from_exported_program(exported(lambda x, ends: grouped_mm(x, weight, ends), [x, ends]))
+    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    (y,) = main(x, torch.tensor([1, 99], dtype=torch.int32))
+    np.testing.assert_allclose(y.numpy()[1:], (x[1:] @ weight[1]).numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="dimension 0 is 9, expected 6"):
+        main(x, torch.tensor([5, 2], dtype=torch.int32))
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3.5, float("inf")])
+def test_distances(agrees, p):
+    others = [(torch.randn(n, 5), torch.randn(m, 5)) for n, m in ((1, 1), (0, 3), (30, 41))]
+    agrees(
+        lambda a, b: torch.cdist(a, b, p, compute_mode="donot_use_mm_for_euclid_dist"),
+        torch.randn(3, 5),
+        torch.randn(4, 5),
+        dynamic=[[0], [0]],
+        others=others,
+        tolerance=1e-5,
+    )
+    agrees(lambda x: F.pdist(x, p), torch.randn(6, 5), tolerance=1e-5)
+
+
+def test_product_of_integers(agrees):
+    a, b = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((32, 16), (16, 24)))
+    agrees(torch._int_mm, a, b)

@@ -16,6 +16,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import StaticPlanBlockMemory
+from relax.transform.memory.packing import Lives, best_order
 from relax.transform.pipeline import UNFUSED, as_pass
 
 BEFORE = [step for step in UNFUSED if step.make is not StaticPlanBlockMemory]
@@ -331,3 +332,10 @@ def test_a_divisor_that_may_be_zero_is_not_computed_early():
     plan = memory_plan(mod, "main", {"n": 6, "m": 3})
     own = [tensor.shape for tensor in plan.tensors if tensor.storage is None]
     assert (2,) in own
+
+
+def test_tensors_without_bytes_lie_anywhere():
+    """At a sample of shapes two tensors may be empty, and both on top of a third: the order is found all the same."""
+    lives = Lives([[1, 2], [3, 2, 0], [3, 1, 0], [2, 1]], [[0], [0, 1], [0, 1, 2], [1, 2, 3]], [3, 3, 2, 1])
+    sizes = np.array([[8.0], [0.0], [0.0], [4.0]])
+    assert sorted(best_order(lives, sizes)) == [0, 1, 2, 3]

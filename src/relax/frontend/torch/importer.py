@@ -153,6 +153,8 @@ def _importable(node: Any) -> bool:
 
 def _unsupported(target: str, nodes: Sequence[Any]) -> Diagnostic:
     hint = f"register a converter: relax.frontend.torch.converter({target!r})"
+    if target.partition(".")[2].partition(".")[0].endswith("_backward"):
+        hint = "export what computes the result alone: gradients are not imported"
     return _refused(f"the operator {target} is not supported", nodes, hint)
 
 
@@ -209,7 +211,8 @@ class _Importer:
         if mutations:
             attrs["mutated"] = [self._mutated(spec) for _, spec in mutations]
         builder = self.emitter.builder
-        with builder.function("main", [*self.inputs, *self.params], attrs):
+        pure = all(registry.is_pure(str(node.target)) for node in _nodes(self.program.graph_module))
+        with builder.function("main", [*self.inputs, *self.params], attrs, pure=pure):
             results = self._read_graph(self.program.graph_module, self.names)
             places = [*outputs, *(place for place, _ in mutations)]
             values = [self.emitter.tensor(results[i]) for i in places if results[i] is not None]

@@ -22,21 +22,28 @@ Function = TypeVar("Function", bound=Converter)
 
 _CONVERTERS: dict[str, Converter] = {}
 
+_IMPURE: set[str] = set()
+"""Names of operators whose results differ from call to call."""
 
-def converter(*names: str) -> Callable[[Function], Function]:
-    """Declare a converter for the operators of these names; see the module's docstring."""
+
+def converter(*names: str, pure: bool = True) -> Callable[[Function], Function]:
+    """Declare a converter for the operators of these names; see the module's docstring.
+
+    An operator that is not pure, such as one of random numbers, makes the function impure.
+    """
 
     def declare(function: Function) -> Function:
         for name in names:
-            register(name, function)
+            register(name, function, pure=pure)
         return function
 
     return declare
 
 
-def register(name: str, function: Converter) -> None:
+def register(name: str, function: Converter, *, pure: bool = True) -> None:
     """Make a converter known, in the place of one of that name."""
     _CONVERTERS[name] = function
+    (_IMPURE.discard if pure else _IMPURE.add)(name)
 
 
 def find(name: str) -> Converter | None:
@@ -44,4 +51,9 @@ def find(name: str) -> Converter | None:
     return _CONVERTERS.get(name) or _CONVERTERS.get(name.rpartition(".")[0])
 
 
-__all__ = ["Converter", "converter", "find", "register"]
+def is_pure(name: str) -> bool:
+    """False for an overload whose results differ from call to call."""
+    return name not in _IMPURE
+
+
+__all__ = ["Converter", "converter", "find", "is_pure", "register"]

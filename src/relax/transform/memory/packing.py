@@ -99,13 +99,16 @@ class _Search:
         worst = int(ratios.argmax())
         if ratios[worst] <= self.ratio:
             self.order, self.ratio, self.worst = order, float(ratios[worst]), worst
-            self.chain = self._chain(tops[:, worst], self.sizes[:, worst])
+            self.chain = self._chain(order, tops[:, worst], self.sizes[:, worst])
 
-    def _chain(self, tops: Any, sizes: Any) -> list[int]:
+    def _chain(self, order: Sequence[int], tops: Any, sizes: Any) -> list[int]:
+        """The tensors from the top down. Each comes before the last in the order: some may have no bytes."""
+        rank = {item: place for place, item in enumerate(order)}
         chain = [int(tops.argmax())]
-        while tops[chain[-1]] > sizes[chain[-1]]:
-            bottom = tops[chain[-1]] - sizes[chain[-1]]
-            chain.append(next(int(j) for j in self.meets[chain[-1]] if tops[j] == bottom))
+        while tops[top := chain[-1]] > sizes[top]:
+            bottom = tops[top] - sizes[top]
+            under = (int(j) for j in self.meets[top] if rank[j] < rank[top])
+            chain.append(next(j for j in under if tops[j] == bottom))
         return chain
 
 

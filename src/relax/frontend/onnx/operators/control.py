@@ -22,30 +22,25 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 from .... import op
-from ....derive.context import FunctionScope
 from ....expr import (
     Call,
     Constant,
-    Function,
     If,
     PrimValue,
-    SeqExpr,
     ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
 from ....ir import RelaxExpr, StructInfo
 from ....prim import IntImm, PrimExpr, const, free_vars
 from ....prim.expr import Var as PrimVar
 from ....struct_info import (
-    FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     TensorStructInfo,
-    TupleStructInfo,
 )
+from ...building import bind_loop
 from ..emitter import FAR, Emitter
 from ..objects import lowered, raised, run, type_of, type_of_proto, united
 from ..registry import converter
@@ -393,42 +388,25 @@ class _Loop:
         return self.body(self.index, proceed, list(states))
 
     def _function(self) -> Var:
-        g, builder = self.g, self.g.builder
+        g = self.g
         params = self._params()
         proceed, states, outputs = self._taken_apart(params)
-        ret = TupleStructInfo(
-            [
-                *(self._returned(info) for info in self.infos),
-                *map(_of_any_length, self.slices, self.varying),
+
+        def again() -> list[RelaxExpr]:
+            step = self._step(params)
+            going = [] if not self.conditional else [step.proceed or g.const(True, "bool")]
+            grown = [
+                self._grown(i, x, part) for i, (x, part) in enumerate(zip(outputs, step.slices, strict=True))
             ]
-        )
-        pure = builder.function_scopes[-1].is_pure
-        name = Var(
-            builder.get_unique_name("loop"), FuncStructInfo([p.struct_info for p in params], ret, pure)
-        )
-        builder.note_own(name, Function(params, SeqExpr((), Tuple(())), ret, pure, {}))
-        builder.begin_scope(params)
-        builder.function_scopes.append(FunctionScope(name.name_hint, pure, False))
-        try:
-            with g.branch() as whole:
-                test = self._test(proceed)
-                with g.branch() as again, builder.given(test, True):
-                    step = self._step(params)
-                    going = [] if not self.conditional else [step.proceed or g.const(True, "bool")]
-                    grown = [
-                        self._grown(i, x, part)
-                        for i, (x, part) in enumerate(zip(outputs, step.slices, strict=True))
-                    ]
-                    arguments = [PrimValue(self.index + 1), *going, *step.states, *grown]
-                    then = again.finish(g.builder.emit(Call(name, tuple(map(g.emit, arguments)))))
-                with g.branch() as done:
-                    otherwise = done.finish(Tuple([*states, *outputs]))
-                body = whole.finish(builder.emit(If(test, then, otherwise)))
-        finally:
-            builder.function_scopes.pop()
-            builder.end_scope()
-        builder.emit_normalized(VarBinding(name, Function(params, body, ret, pure, {})))
-        return name
+            arguments = [PrimValue(self.index + 1), *going, *step.states, *grown]
+            return [g.emit(argument) for argument in arguments]
+
+        results = [
+            *(self._returned(info) for info in self.infos),
+            *map(_of_any_length, self.slices, self.varying),
+        ]
+        done = [*states, *outputs]
+        return bind_loop(g.builder, g.branch, params, results, lambda: self._test(proceed), again, done)
 
     def _returned(self, info: StateInfo) -> StructInfo:
         if isinstance(info, ObjectStructInfo):

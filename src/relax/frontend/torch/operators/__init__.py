@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from . import control, creation, elementwise, indexing, linear, nn, recurrent, reduce, resize, shape
+from . import (
+    bags,
+    control,
+    creation,
+    elementwise,
+    indexing,
+    linear,
+    nn,
+    random,
+    recurrent,
+    reduce,
+    resize,
+    shape,
+)
 
 __all__ = [
+    "bags",
     "control",
     "creation",
     "elementwise",
     "indexing",
     "linear",
     "nn",
+    "random",
     "recurrent",
     "reduce",
     "resize",

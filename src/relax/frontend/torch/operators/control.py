@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....derive.context import FunctionScope
-from ....expr import Call, Function, If, PrimValue, SeqExpr, ShapeExpr, Tuple, Var, VarBinding
+from ....expr import Call, If, PrimValue, SeqExpr, ShapeExpr, Tuple, Var
 from ....ir import RelaxExpr
 from ....prim import PrimExpr
-from ....struct_info import FuncStructInfo, TupleStructInfo
+from ...building import bind_loop
 from ..emitter import Emitter
 from ..registry import converter
 
@@ -50,32 +49,20 @@ def cond(
 def while_loop(
     g: Emitter, cond_graph: Graph, body_graph: Graph, carried: Sequence[Any], others: Sequence[Any] = ()
 ) -> list[RelaxExpr]:
-    builder = g.builder
     initial = _tensors(g, carried, "a loop that carries")
-    params = [Var(builder.get_unique_name("state"), g.info(state)) for state in initial]
+    params = [Var(g.builder.get_unique_name("state"), g.info(state)) for state in initial]
+
+    def test() -> RelaxExpr:
+        (condition,) = _tensors(g, g.read_graph(cond_graph, [*params, *others]), "a condition that is")
+        return condition
+
+    def again() -> list[RelaxExpr]:
+        results = _tensors(g, g.read_graph(body_graph, [*params, *others]), "a loop that carries")
+        return [g.cast_shape(result, g.dims(param)) for result, param in zip(results, params, strict=True)]
+
     infos = [param.struct_info for param in params]
-    ret = TupleStructInfo(infos)
-    name = Var(builder.get_unique_name("loop"), FuncStructInfo(infos, ret, True))
-    builder.note_own(name, Function(params, SeqExpr((), Tuple(())), ret, True, {}))
-    builder.begin_scope(params)
-    builder.function_scopes.append(FunctionScope(name.name_hint, True, False))
-    try:
-        with g.branch() as whole:
-            (test,) = _tensors(g, g.read_graph(cond_graph, [*params, *others]), "a condition that is")
-            with g.branch() as again, builder.given(test, True):
-                results = _tensors(g, g.read_graph(body_graph, [*params, *others]), "a loop that carries")
-                states = [
-                    g.cast_shape(result, g.dims(param)) for result, param in zip(results, params, strict=True)
-                ]
-                then = again.finish(builder.emit(Call(name, tuple(states))))
-            with g.branch() as done:
-                otherwise = done.finish(Tuple(params))
-            body = whole.finish(builder.emit(If(test, then, otherwise)))
-    finally:
-        builder.function_scopes.pop()
-        builder.end_scope()
-    builder.emit_normalized(VarBinding(name, Function(params, body, ret, True, {})))
-    return g.parts(Call(name, tuple(initial)))
+    loop = bind_loop(g.builder, g.branch, params, infos, test, again, params)
+    return g.parts(Call(loop, tuple(initial)))
 
 
 def _tensors(g: Emitter, values: Sequence[Any], what: str) -> list[RelaxExpr]:

@@ -280,6 +280,65 @@ def round_(g: Emitter, x: RelaxExpr) -> RelaxExpr:
     return op.round(x)
 
 
+@converter("aten.atan2.default")
+def atan2(g: Emitter, y: RelaxExpr, x: RelaxExpr) -> RelaxExpr:
+    """The angle of (x, y): the arc tangent of the quotient that is at most 1, moved to its octant."""
+    dtype = "float64" if g.out_dtype == "float64" else "float32"
+    height, side = g.tensor(y, dtype), g.tensor(x, dtype)
+    a, b = g.emit(op.abs(height)), g.emit(op.abs(side))
+    zero, one = g.const(0, dtype), g.const(1, dtype)
+    great = g.emit(op.maximum(a, b))
+    both_infinite = op.logical_and(op.isinf(a), op.isinf(b))
+    quotient = op.where(both_infinite, one, op.divide(op.minimum(a, b), great))
+    angle = g.emit(op.atan(op.where(op.equal(great, zero), zero, quotient)))
+    steep = g.emit(op.where(op.greater(a, b), op.subtract(g.const(math.pi / 2, dtype), angle), angle))
+    turned = op.where(_is_negative(g, side), op.subtract(g.const(math.pi, dtype), steep), steep)
+    turned = g.emit(turned)
+    return g.cast(g.emit(op.where(_is_negative(g, height), op.negative(turned), turned)), g.out_dtype)
+
+
+def _is_negative(g: Emitter, x: RelaxExpr) -> RelaxExpr:
+    """True for negative floats, -0 among them."""
+    zero = g.const(0, str(g.dtype(x)))
+    below_zero = op.less(op.divide(g.const(1, str(g.dtype(x))), x), zero)
+    return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), below_zero))
+
+
+@converter("aten.copysign")
+def copysign(g: Emitter, x: Any, sign: Any) -> RelaxExpr:
+    size = g.emit(op.abs(g.tensor(x, g.out_dtype)))
+    return op.where(_is_negative(g, g.tensor(sign, g.out_dtype)), op.negative(size), size)
+
+
+@converter("aten.hypot")
+def hypot(g: Emitter, x: RelaxExpr, y: RelaxExpr) -> RelaxExpr:
+    """The length of (x, y), as greatest · √(1 + quotient²), which does not overflow early; ∞ if one is."""
+    a, b = (g.emit(op.abs(g.tensor(part, g.out_dtype))) for part in (x, y))
+    zero, one = g.const(0, g.out_dtype), g.const(1, g.out_dtype)
+    great = g.emit(op.maximum(a, b))
+    share = g.emit(op.divide(op.minimum(a, b), great))
+    length = op.multiply(great, op.sqrt(op.add(one, op.multiply(share, share))))
+    plain = op.where(op.equal(great, zero), zero, length)
+    infinite = op.logical_or(op.isinf(a), op.isinf(b))
+    return op.where(infinite, g.const(float("inf"), g.out_dtype), plain)
+
+
+def _without_nan(function: Binary) -> Callable[..., RelaxExpr]:
+    """The greater or lesser of two elements; of one that is NaN the other."""
+
+    def convert(g: Emitter, a: RelaxExpr, b: RelaxExpr) -> RelaxExpr:
+        x, y = g.tensor(a, g.out_dtype), g.tensor(b, g.out_dtype)
+        if not DataType(g.out_dtype).is_float:
+            return function(x, y)
+        return op.where(op.isnan(x), y, op.where(op.isnan(y), x, function(x, y)))
+
+    return convert
+
+
+register("aten.fmax", _without_nan(op.maximum))
+register("aten.fmin", _without_nan(op.minimum))
+
+
 @converter("aten.reciprocal")
 def reciprocal(g: Emitter, x: RelaxExpr) -> RelaxExpr:
     return op.divide(g.const(1, g.out_dtype), g.tensor(x, g.out_dtype))

@@ -81,6 +81,38 @@ def _true_places(g: Emitter, mask: RelaxExpr) -> list[RelaxExpr]:
     return [g.reshape(g.emit(row), [count]) for row in rows]
 
 
+@converter("aten.as_strided", "aten.as_strided_copy")
+def as_strided(
+    g: Emitter, x: RelaxExpr, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
+) -> RelaxExpr:
+    """Elements of a tensor that lies in row-major order, at any strides."""
+    source = g.node.args[0].meta["val"]
+    if not source.is_contiguous() or source.storage_offset() != 0:
+        g.unsupported("as_strided of a tensor that is no whole one", "call contiguous() on the tensor before")
+    place: RelaxExpr = g.tensor(0 if storage_offset is None else storage_offset, "int64")
+    for count, step in zip(size, stride, strict=True):
+        numbers = op.multiply(op.arange(PrimValue(as_dim(count)), dtype="int64"), g.tensor(step, "int64"))
+        place = g.emit(op.add(op.expand_dims(place, [-1]), numbers))
+    return op.take(g.reshape(x, [product(g.dims(x))]), place, 0)
+
+
+@converter("aten.searchsorted.Tensor")
+def searchsorted(
+    g: Emitter,
+    boundaries: RelaxExpr,
+    x: RelaxExpr,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: RelaxExpr | None = None,
+) -> RelaxExpr:
+    if g.ndim(boundaries) != 1 or sorter is not None:
+        g.unsupported("searchsorted with a sorter, or in more than one sequence")
+    limits, data = g.promoted(boundaries, x)
+    return op.bucketize(data, limits, out_int32=out_int32, right=right or side == "right")
+
+
 @converter("aten.nonzero")
 def nonzero(g: Emitter, x: RelaxExpr) -> RelaxExpr:
     return op.permute_dims(op.nonzero(x), [1, 0])

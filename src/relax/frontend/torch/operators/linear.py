@@ -1,4 +1,4 @@
-"""Products of matrices, and attention."""
+"""Products of matrices and of groups, distances, and attention."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
+from ....expr import ShapeExpr
 from ....ir import RelaxExpr
-from ..emitter import Emitter
+from ....prim import IntImm, PrimExpr, const
+from ....struct_info import ShapeStructInfo
+from ..emitter import Emitter, as_dim
 from ..registry import converter
 from .shape import repeat_interleave
 
@@ -46,6 +49,96 @@ def outer(g: Emitter, a: RelaxExpr, b: RelaxExpr) -> RelaxExpr:
 @converter("aten.einsum")
 def einsum(g: Emitter, equation: str, tensors: Sequence[RelaxExpr], *, path: Any = None) -> RelaxExpr:
     return op.einsum(tuple(tensors), equation.replace(" ", ""))
+
+
+@converter("aten._int_mm")
+def int_mm(g: Emitter, a: RelaxExpr, b: RelaxExpr) -> RelaxExpr:
+    return op.matmul(a, b, out_dtype="int32")
+
+
+# ------------------------------------------------------------------------------------- products of groups
+
+
+@converter("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def grouped_mm(
+    g: Emitter,
+    x: RelaxExpr,
+    weight: RelaxExpr,
+    offs: RelaxExpr | None = None,
+    bias: RelaxExpr | None = None,
+    out_dtype: Any = None,
+) -> RelaxExpr:
+    """The rows of each group times its weight, as in a mixture of experts: offs is where groups end.
+
+    Rows behind the last group are 0. The groups are slices whose sizes are read from offs.
+    """
+    if bias is not None:
+        g.unsupported("a product of groups with a bias")
+    if offs is None:
+        return op.matmul(x, weight)
+    count = g.dims(weight)[0]
+    if g.ndim(x) != 2 or g.ndim(weight) != 3 or not isinstance(count, IntImm):
+        g.unsupported("a product of groups other than of a matrix and a known number of weights")
+    rows = g.dims(x)[0]
+    ends = [g.fresh_dim("end") for _ in range(count.value)]
+    bounded = op.minimum(g.tensor(offs, "int64"), g.tensor(rows, "int64"))
+    shape = g.builder.emit(op.tensor_to_shape(g.emit(bounded)))
+    g.builder.match_cast(shape, ShapeStructInfo(ends))
+    dtype, products, begin = g.out_dtype, list[RelaxExpr](), as_dim(0)
+    for index, end in enumerate(ends):
+        part = _rows(g, x, begin, end)
+        place = const(index, "int64")
+        own = op.strided_slice(weight, [0], [place], [place + 1], [1], assume_inbound=True)
+        products.append(g.cast(g.emit(op.matmul(part, op.squeeze(own, [0]))), dtype))
+        begin = end
+    rest = g.dims(_rows(g, x, begin, rows))[0]
+    products.append(g.emit(op.zeros(ShapeExpr([rest, g.dims(weight)[2]]), dtype)))
+    return g.cast_shape(g.emit(op.concat(products, axis=0)), [rows, g.dims(weight)[2]])
+
+
+def _rows(g: Emitter, x: RelaxExpr, begin: PrimExpr, end: PrimExpr) -> RelaxExpr:
+    """Rows of a matrix, of a size that a new shape variable names."""
+    part = g.emit(op.strided_slice(x, [0], [begin], [end], [1]))
+    return g.cast_shape(part, [g.fresh_dim("rows"), g.dims(x)[1]])
+
+
+# ------------------------------------------------------------------------------------- distances
+
+
+@converter("aten._cdist_forward")
+def cdist(g: Emitter, a: RelaxExpr, b: RelaxExpr, p: float, compute_mode: int | None = None) -> RelaxExpr:
+    """The norm of the difference of each row of a to each row of b."""
+    difference = g.emit(op.subtract(op.expand_dims(a, [-2]), op.expand_dims(b, [-3])))
+    return _norm(g, difference, p)
+
+
+@converter("aten._pdist_forward")
+def pdist(g: Emitter, x: RelaxExpr, p: float = 2) -> RelaxExpr:
+    """The norm of the difference of each pair of rows."""
+    count = g.dims(x)[0]
+    if not isinstance(count, IntImm):
+        g.unsupported("pdist of a number of rows that is not known", "use torch.cdist")
+    pairs = [(i, j) for i in range(count.value) for j in range(i + 1, count.value)]
+    first, second = (g.const([pair[k] for pair in pairs], "int64") for k in (0, 1))
+    return _norm(g, g.emit(op.subtract(op.take(x, first, 0), op.take(x, second, 0))), p)
+
+
+def _norm(g: Emitter, x: RelaxExpr, p: float) -> RelaxExpr:
+    """The p-norm along the last axis; for 0 the number of elements other than 0."""
+    dtype, last = str(g.dtype(x)), [-1]
+    if p == 2:
+        return op.sqrt(op.sum(op.multiply(x, x), axis=last))
+    if p == 0:
+        return op.sum(op.astype(op.not_equal(x, g.const(0, dtype)), dtype), axis=last)
+    size = g.emit(op.abs(x))
+    if p == 1:
+        return op.sum(size, axis=last)
+    if p == float("inf"):
+        return op.max(size, axis=last)
+    return op.power(op.sum(op.power(size, g.const(p, dtype)), axis=last), g.const(1 / p, dtype))
+
+
+# ------------------------------------------------------------------------------------- attention
 
 
 @converter("aten.scaled_dot_product_attention")

@@ -304,7 +304,14 @@ def _grouped(g: Emitter, x: RelaxExpr, groups: int, weight: Any, bias: Any, eps:
     return op.squeeze(result, [2]) if flat else result
 
 
-@converter("aten.batch_norm", "aten._native_batch_norm_legit_no_training", "aten.cudnn_batch_norm")
+@converter(
+    "aten.batch_norm",
+    "aten.native_batch_norm",
+    "aten._native_batch_norm_legit",
+    "aten._native_batch_norm_legit_functional",
+    "aten._native_batch_norm_legit_no_training",
+    "aten.cudnn_batch_norm",
+)
 def batch_norm(
     g: Emitter, x: RelaxExpr, weight: Any, bias: Any, running_mean: Any, running_var: Any, *options: Any
 ) -> Any:

@@ -1,0 +1,69 @@
+"""The core ATen opset: each operator is imported, is taken apart by torch, or is refused for a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from relax.frontend.torch import from_exported_program, registry
+from relax.ir import DiagnosticError
+
+torch = pytest.importorskip("torch")
+
+from torch_programs import exported  # noqa: E402
+
+GRADIENTS = {
+    "_adaptive_avg_pool2d_backward.default",
+    "avg_pool2d_backward.default",
+    "convolution_backward.default",
+    "max_pool2d_with_indices_backward.default",
+}
+COMPLEX = {"_fft_c2r.default", "_fft_r2c.default"}
+OUTPUTS = {"atan2.out"}
+"""Overloads that write into an operand, which torch replaces before the import."""
+
+
+def core_operators():
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten)]
+    for packet in packets:
+        overloads = packet.overloads() if hasattr(packet, "overloads") else []
+        for overload in (getattr(packet, name) for name in overloads):
+            if torch.Tag.core in overload.tags:
+                yield overload
+
+
+def is_number(operator):
+    """True for an operator that gives a number of the shapes, which the import reads from torch's derivation."""
+    return operator.name().startswith("aten::sym_")
+
+
+def test_every_core_operator_is_imported_or_refused():
+    taken_apart = torch.export.default_decompositions()
+    missing = {
+        str(operator).removeprefix("aten.")
+        for operator in core_operators()
+        if registry.find(str(operator)) is None and operator not in taken_apart and not is_number(operator)
+    }
+    assert missing == GRADIENTS | COMPLEX | OUTPUTS
+
+
+def refusal(function, *inputs):
+    with pytest.raises(DiagnosticError) as info:
+        from_exported_program(exported(function, inputs))
+    (diagnostic,) = info.value.diagnostics
+    assert diagnostic.code == "E6001"
+    return diagnostic
+
+
+def test_gradients_are_refused():
+    def gradient(dy, x):
+        return torch.ops.aten.avg_pool2d_backward(dy, x, [2, 2], [2, 2], [0, 0], False, True, None)
+
+    diagnostic = refusal(gradient, torch.ones(1, 1, 2, 2), torch.ones(1, 1, 4, 4))
+    assert diagnostic.message == "the operator aten.avg_pool2d_backward.default is not supported"
+    assert diagnostic.hint == "export what computes the result alone: gradients are not imported"
+
+
+def test_transforms_of_fourier_are_refused():
+    diagnostic = refusal(lambda x: torch.fft.rfft(x).abs(), torch.ones(8))
+    assert diagnostic.message == "tensors of complex numbers are not supported"
+    assert "real and imaginary parts" in diagnostic.hint
