@@ -40,6 +40,22 @@ def test_branches_of_different_sizes_give_a_size_that_the_run_tells(agrees):
     agrees(text, *({"x": ones(n), "c": scalar(c)} for n in (0, 1, 3) for c in (True, False)))
 
 
+def test_branches_of_different_ranks_are_named_where_the_rank_is_needed(imported):
+    """scikit-learn's KNNImputer is exported so: one of its branches has a dimension more."""
+    text = """
+    agraph (float[N, 4] x, bool c) => (int64[M] s) <int64[1] at = {0}> {
+      y = If (c) <then_branch = g1 () => (float[] a) { a = Unsqueeze(x, at) },
+                  else_branch = g2 () => (float[] b) { b = Neg(x) }>
+      s = Shape(y)
+    }"""
+    with pytest.raises(relax.DiagnosticError) as error:
+        imported(text)
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.code == "E6004"
+    assert diagnostic.message == 'Shape "s": the rank of an input is not known'
+    assert diagnostic.notes == ('the branches of If "y" give output 0 3 or 2 dimensions',)
+
+
 def test_a_condition_that_is_known_leaves_one_branch(agrees):
     text = """
     agraph (float[N, 4] x) => (float[N, 4] y) {

@@ -80,6 +80,30 @@ def test_suppression_gives_as_many_boxes_as_the_data_tell(agrees):
     agrees(text, boxes(1), boxes(6), boxes(20))
 
 
+def test_chosen_boxes_are_gathered_by_their_rows(agrees):
+    """A row of three indices: the scores are a vector, of which the best that there are, five at most, are taken."""
+    text = """
+    agraph (float[N, B, 4] b, float[N, 2, B] s) => (float[K] top, float[K, 4] box)
+    <int64 most = {3}, float overlap = {0.5}, float least = {0.1}, int64[2] places = {0, 2}, int64[1] five = {5}> {
+      y = NonMaxSuppression <center_point_box = 1> (b, s, most, overlap, least)
+      scores = GatherND (s, y)
+      rows = Gather <axis = 1> (y, places)
+      boxes = GatherND (b, rows)
+      count = Shape (scores)
+      both = Concat <axis = 0> (count, five)
+      k = ReduceMin <keepdims = 1> (both)
+      top, at = TopK (scores, k)
+      box = Gather <axis = 0> (boxes, at) }"""
+
+    def boxes(images: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        corners = rng.uniform(0, 1, (images, count, 2))
+        sides = rng.uniform(0.2, 0.6, (images, count, 2))
+        scores = rng.uniform(0, 1, (images, 2, count))
+        return np.concatenate([corners, sides], 2).astype("float32"), scores.astype("float32")
+
+    agrees(text, boxes(1, 1), boxes(1, 6), boxes(3, 20))
+
+
 def test_image_files_need_pillow(imported, monkeypatch):
     text = "agraph (uint8[N] x) => (uint8[H, W, C] y) { y = ImageDecoder(x) }"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relax
+
 rng = np.random.default_rng(7)
 
 
@@ -109,3 +111,41 @@ def test_other_grouped_convolutions_of_bytes_stay_integers(agrees, imported):
       y = ConvInteger <pads = [1, 1, 1, 1], group = 2> (x, w, p) }}"""
     agrees(text, small("uint8", 1, 16, 3, 4), small("uint8", 2, 16, 1, 1))
     assert 'out_dtype="int32"' in imported(text).script()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+def test_quantize_and_back_of_com_microsoft(agrees, dtype: str):
+    """ONNX Runtime's tools write them for bytes, and for 16 bits before opset 21 has these."""
+    text = f"""
+    agraph (float[N, 4] x) => ({dtype}[N, 4] q, float[N, 4] y, {dtype}[N, 4] c, float[N, 4] d)
+    <float s = {{0.05}}, {dtype} z = {{3}}, float[4] ss = {{0.1, 0.2, 0.3, 0.4}}, {dtype}[4] zz = {{0, 1, 2, 3}}> {{
+      q = com.microsoft.QuantizeLinear (x, s, z)
+      y = com.microsoft.DequantizeLinear (q, s, z)
+      c = com.microsoft.QuantizeLinear <axis = 1> (x, ss, zz)
+      d = com.microsoft.DequantizeLinear <axis = 1> (c, ss, zz) }}"""
+    extremes = np.array([[np.inf, -np.inf, 0.075, -0.025]], "float32")
+    agrees(text, floats(1, 4), floats(5, 4), floats(0, 4), extremes)
+
+
+def test_products_between_quantizers_of_com_microsoft_read_bytes(agrees):
+    text = """
+    agraph (float[N, 3] x) => (float[N, 2] y)
+    <float s = {0.5}, uint8 z = {3}, int8[3, 2] w = {3, -100, -1, 27, 5, 9}, float t = {0.25}, int8 zero = {0}> {
+      q = com.microsoft.QuantizeLinear (x, s, z)
+      d = com.microsoft.DequantizeLinear (q, s, z)
+      v = com.microsoft.DequantizeLinear (w, t, zero)
+      y = MatMul (d, v) }"""
+    mod = agrees(text, floats(1, 3), floats(4, 3), floats(0, 3))
+    assert "int8" in relax.transform.FakeQuantizationToInteger()(mod)["main"].script().partition("matmul")[2]
+
+
+@pytest.mark.parametrize("dtype", ["uint4", "int4"])
+def test_dequantize_of_com_microsoft_with_4_bits(agrees, dtype: str):
+    code = {"uint4": 21, "int4": 22}[dtype]
+    text = f"""
+    agraph (int8[N, 3] x) => (float[N, 3] y)
+    <float[3] s = {{0.1, 0.2, 0.3}}, int8[3] p = {{0, 1, 2}}> {{
+      q = Cast <to = {code}> (x)
+      z = Cast <to = {code}> (p)
+      y = com.microsoft.DequantizeLinear <axis = 1> (q, s, z) }}"""
+    agrees(text, np.array([[0, 1, 7], [2, 3, 5]], "int8"), np.empty((0, 3), "int8"), opset=21)

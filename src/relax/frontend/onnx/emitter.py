@@ -72,6 +72,7 @@ class Emitter:
         self.title = ""
         self.span: Span | None = None
         self._signed: set[PrimVar] = set()
+        self._open_ranks: list[str] = []
         self.reader: GraphReader
         """The reader of graphs, for converters of nodes that hold some."""
 
@@ -106,7 +107,7 @@ class Emitter:
         """The expression as a leaf: a constant if it can be computed now, else bound to a new variable.
 
         Calls nested in it are emitted first. `sizes` are those of a call's result that its struct info cannot say,
-        as it knows all dimensions or none.
+        as it knows all dimensions or none; of every such field, if it is a tuple.
         """
         if isinstance(expr, Tuple):
             return Tuple([self.emit(field) for field in expr.fields])
@@ -116,7 +117,7 @@ class Emitter:
             whole = self.emit(expr.tuple_value)
             if isinstance(whole, Tuple):
                 return self.emit(whole.fields[expr.index])
-            return self._bind(TupleGetItem(whole, expr.index), name)
+            return self._bind(TupleGetItem(whole, expr.index), name, sizes)
         if isinstance(expr, Call):
             args = tuple(self.emit(arg) for arg in expr.args)
             changed = any(new is not old for new, old in zip(args, expr.args, strict=True))
@@ -159,7 +160,7 @@ class Emitter:
                 for axis in range(info.ndim)
             ]
 
-        return sized(self.builder, value, dims, self.emit, new)
+        return sized(self.builder, value, dims, lambda field: self.emit(field, sizes=sizes), new)
 
     def parts(self, expr: RelaxExpr) -> list[RelaxExpr]:
         """The fields of a call that returns a tuple, which is emitted."""
@@ -202,8 +203,14 @@ class Emitter:
             raise self.error(
                 "the rank of an input is not known",
                 hint="give the shape of the model's inputs: from_onnx(model, shape_dict={name: shape})",
+                notes=self._open_ranks,
             )
         return ndim
+
+    def note_open_rank(self, index: int, ranks: Sequence[int]) -> None:
+        """Note that the branches of the node give different ranks for an output: a later error may stem from it."""
+        found = " or ".join(map(str, ranks))
+        self._open_ranks.append(f"the branches of {self.title} give output {index} {found} dimensions")
 
     def dims(self, x: RelaxExpr) -> Dims:
         """The dimensions of a tensor. Raises DiagnosticError if its rank is not known."""

@@ -33,6 +33,7 @@ from ....expr import (
     Var,
 )
 from ....ir import RelaxExpr, StructInfo
+from ....op.known import known_struct_info
 from ....prim import IntImm, PrimExpr, const, free_vars
 from ....prim.expr import Var as PrimVar
 from ....struct_info import (
@@ -77,15 +78,22 @@ def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph
         for i in range(len(then_branch.graph.output))
     ]
     branches: list[Any] = []
+    ranks: list[list[int]] = [[] for _ in declared]
     types: list[ValueType | None] = list(declared)
     for graph, holds in zip(graphs, (True, False), strict=True):
         with g.branch() as branch, g.builder.given(test, holds):
             values = g.reader.read_subgraph(graph, [])
-            branches.append(branch.finish(_together([lowered(g, value) for value in values])))
+            results = [lowered(g, value) for value in values]
+            for seen, result in zip(ranks, results, strict=True):
+                seen.extend(_known_rank(result))
+            branches.append(branch.finish(_together(results)))
             types = [
                 united(kind, OptionalType(None) if value is None else type_of(g, value))
                 for kind, value in zip(types, values, strict=True)
             ]
+    for index, seen in enumerate(ranks):
+        if len(set(seen)) > 1:
+            g.note_open_rank(index, seen)
     result = g.emit(If(test, *branches), next(filter(None, g.outputs), ""))
     count = len(declared)
     fields = [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
@@ -93,6 +101,11 @@ def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph
         field if _is_tensor(kind) else raised(g, g.emit(field), kind)
         for field, kind in zip(fields, types, strict=True)
     ]
+
+
+def _known_rank(value: RelaxExpr) -> list[int]:
+    info = known_struct_info(value)
+    return [info.ndim] if isinstance(info, TensorStructInfo) and info.ndim >= 0 else []
 
 
 def _is_tensor(kind: ValueType | None) -> bool:

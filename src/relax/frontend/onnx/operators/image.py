@@ -11,7 +11,7 @@ import numpy as np
 from .... import op
 from ....expr import PrimValue, ShapeExpr
 from ....ir import DataType
-from ....prim import IntImm, PrimExpr, cast, intrin, simplify
+from ....prim import IntImm, PrimExpr, cast, const, intrin, simplify
 from ....struct_info import TensorStructInfo
 from ..emitter import FAR, Emitter
 from ..objects import run
@@ -303,7 +303,8 @@ def non_max_suppression(
         None if score_threshold is None else _number(g, score_threshold),
         center_point_box=bool(center_point_box),
     )
-    return g.parts(whole)[0]
+    # A row is (batch, class, box): GatherND and ScatterND need the 3.
+    return g.parts(g.emit(whole, sizes={1: const(3, "int64")}))[0]
 
 
 def _number(g: Emitter, x: Tensor) -> Tensor:

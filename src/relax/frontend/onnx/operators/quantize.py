@@ -372,6 +372,21 @@ def _of_floats(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Te
     return convert
 
 
+@converter("QuantizeLinear", domain="com.microsoft")
+def quantize_linear_of_microsoft(
+    g: Emitter, x: Tensor, y_scale: Tensor, y_zero_point: Tensor | None = None, *, axis: int = 1
+) -> Tensor:
+    """The standard's operator, with integers of 16 and 4 bits since its first version; no attribute of later opsets."""
+    return quantize_linear(g, x, y_scale, y_zero_point, axis=axis)
+
+
+@converter("DequantizeLinear", domain="com.microsoft")
+def dequantize_linear_of_microsoft(
+    g: Emitter, x: Tensor, x_scale: Tensor, x_zero_point: Tensor | None = None, *, axis: int = 1
+) -> Tensor:
+    return dequantize_linear(g, x, x_scale, x_zero_point, axis=axis)
+
+
 converter("QLinearAdd", domain="com.microsoft")(_of_floats(op.add))
 converter("QLinearMul", domain="com.microsoft")(_of_floats(op.multiply))
 
