@@ -162,6 +162,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "FakeQuantizationToInteger",
         "DequantizeInProducts",
         "FoldConstant",
+        "FoldBatchnormToConv2D",
         "ConvTransposeToConv",
         "OneHotMatmulToTake",
         "DivisionToMultiplication",

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from typing_extensions import Self
 
@@ -48,6 +48,9 @@ class Property:
 
 
 PROPERTIES: list[Property] = []
+
+FAST_ALGORITHMS: Final = "relax.fast_algorithms"
+"""Configuration: True (the default) for algorithms that round differently from the operators as they are written."""
 
 
 Properties = Iterable[Property]

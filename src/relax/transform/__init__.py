@@ -57,6 +57,7 @@ from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_tuple_arguments import ExpandTupleArguments
 from .fake_quantization_to_integer import FakeQuantizationToInteger
 from .fast_math_transform import FastMathTransform
+from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fusion import (
     AnnotateTIROpPattern,
@@ -127,6 +128,7 @@ __all__ = [
     "ExpandTupleArguments",
     "FakeQuantizationToInteger",
     "FastMathTransform",
+    "FoldBatchnormToConv2D",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",

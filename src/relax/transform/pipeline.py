@@ -17,6 +17,7 @@ from .dequantize_in_products import DequantizeInProducts
 from .division_to_multiplication import DivisionToMultiplication
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fake_quantization_to_integer import FakeQuantizationToInteger
+from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseAttention, FuseConvolutions, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
@@ -49,6 +50,10 @@ GRAPH: tuple[Step, ...] = (
         "other quantised weights stay as narrow, and become floats in registers, before all of them do in memory",
     ),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
+    Step(
+        FoldBatchnormToConv2D,
+        "convolutions by weights that are scaled need no batch norm; its statistics are known now",
+    ),
     Step(
         ConvTransposeToConv,
         "some transposed convolutions are faster as convolutions, whose weights are known now",

@@ -176,6 +176,7 @@ NAMESPACES: Final = (
             BindSymbolicVars BundleModelParams CallTIRRewrite CanonicalizeBindings CombineParallelMatmul
             ConvertToDataflow DataflowBlockPass DataflowUseInplaceCalls DeadCodeElimination
             DecomposeOpsForInference DecomposeOpsForTraining ExpandMatmulOfSum ExpandTupleArguments
+            FoldBatchnormToConv2D
             FunctionPass FuseOps FuseTIR FusionPattern Gradient InlinePrivateFunctions KillAfterLastUse LambdaLift
             LazyTransformParams LegalizeOps LiftTransformParams LowerAllocTensor LowerRuntimeBuiltin
             MergeCompositeFunctions Normalize NormalizeGlobalVar
@@ -227,10 +228,6 @@ NAMESPACES: Final = (
             ),
             "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
                 "nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`"
-            ),
-            "FoldBatchnormToConv2D": (
-                "`relax.transform.DecomposeOpsForInference` makes element-wise operators of it, which "
-                "`relax.transform.FuseOps` adds to the convolution"
             ),
             "FuseTransposeMatmul": "group them with a pattern: `relax.transform.FuseOpsByPattern`",
             "IPCAllReduceRewrite LowerGPUIPCAllocStorage RewriteCUDAGraph": "there is no GPU back end",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from ...ir.transform import PassContext
+from ...ir.transform import FAST_ALGORITHMS, PassContext
 from ...prim import GE, GT, LE, LT, And, Call, FloatImm, PrimExpr, Select, Var, const, free_vars, simplify
 from ...prim.intrin import if_then_else
 from ...prim.intrin import max as maximum
@@ -23,7 +23,6 @@ from ...tir.nests import is_compact, loads_in
 from ..build import block, scratch
 from .operands import Values, tile_view
 from .squares import turned
-from .winograd import FAST_ALGORITHMS
 
 Element = Callable[[PrimExpr, PrimExpr], PrimExpr]
 """An element that a score reads, for a key and a query of a block."""

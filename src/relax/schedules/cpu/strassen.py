@@ -53,7 +53,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ...ir.transform import PassContext
+from ...ir.transform import FAST_ALGORITHMS, PassContext
 from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
 from ...prim.instructions import prefetch, vector_reduce_max
 from ...prim.intrin import abs as absolute
@@ -90,7 +90,6 @@ from ..build import (
 )
 from .operands import Matrices, Results, tile_view
 from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
-from .winograd import FAST_ALGORITHMS
 
 ERROR: Final = 4.5
 """The factor of the bound of errors (see above)."""

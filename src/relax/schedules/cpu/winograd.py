@@ -40,7 +40,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from ...ir.transform import PassContext
+from ...ir.transform import FAST_ALGORITHMS, PassContext
 from ...prim import IntImm, PrimExpr, prove
 from ...target import Target
 from ...tir import PrimFunc, Stmt
@@ -56,8 +56,6 @@ from .winograd_tiles import Tiles
 from .winograd_transforms import F23, F25, F27, F43, F45, S2, KernelTransform, Transform, direct_form
 from .words import words_for
 
-FAST_ALGORITHMS: Final = "relax.fast_algorithms"
-"""Configuration: True (the default) for algorithms that round differently from the sums as they are written."""
 ERROR: Final = 64
 """Bound of the error of an element, in units of 2⁻²⁴ times the sum of the magnitudes of its products.
 
@@ -307,4 +305,4 @@ def _number(size: PrimExpr) -> int | None:
     return size.value if isinstance(size, IntImm) else None
 
 
-__all__ = ["ERROR", "FAST_ALGORITHMS", "KernelTransform", "Winograd"]
+__all__ = ["ERROR", "KernelTransform", "Winograd"]
