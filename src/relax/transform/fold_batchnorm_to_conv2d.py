@@ -72,6 +72,10 @@ class _Folder(KnownValues):
 
     def rewrite_function(self, function: Function, name: str = "") -> Function:
         self.reads = read_counts(function)
+        for binding in bindings_in(function):
+            value = binding.value
+            if isinstance(value, TupleGetItem) and isinstance(whole := value.tuple_value, Var):
+                self.reads[whole] -= not self.reads[binding.var]  # a field that nobody reads is no reader
         return super().rewrite_function(function, name)
 
     def function(self, function: Function) -> RelaxExpr:
