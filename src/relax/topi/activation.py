@@ -41,8 +41,10 @@ _FAR: Final = 1000.0
 """Beyond ±1000, the activations below are 0 or x; nearer, no step on the way overflows."""
 _MINUS_ROOT_HALF: Final = Fraction("-0.707106781186547524400844362104849039")
 _TWO_ROOT_TWO_OVER_PI: Final = Fraction("1.59576912160573071175978423973752747")
-_TAIL: Final = {"float32": 64, "float64": 600}
-"""For x below -64 (-600), e^x is taken in two factors, as it would be subnormal where x · e^x is not."""
+_TAIL: Final = {"float32": (80, 40), "float64": (640, 320)}
+"""For x below the negative of the first number, e^x is taken in two factors, as it would be subnormal where x · e^x is
+not: e to the negative of the second number, and the rest. Either is normal, and the rest is nothing beside 1.
+"""
 
 
 def gelu(x: te.Tensor) -> te.Tensor:
@@ -92,12 +94,11 @@ def silu(x: te.Tensor) -> te.Tensor:
 def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
     """x · σ(w + low), from e^-|w| so that nothing overflows."""
     zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
-    shift = _TAIL[x.dtype]
-    far = w < const(-shift, x.dtype)
+    limit, shift = _TAIL[x.dtype]
+    far = w < const(-limit, x.dtype)
 
     def quotient(e: PrimExpr) -> PrimExpr:
-        rest = Select(far, one, e + one)
-        return Select(w >= zero, x, x * e) / rest * Select(far, const(math.exp(-shift), x.dtype), one)
+        return Select(w >= zero, x, x * e) / (e + one) * Select(far, const(math.exp(-shift), x.dtype), one)
 
     value = let(intrin.exp(Select(far, const(shift, x.dtype), zero) - intrin.abs(w)), quotient)
     if low is None:
