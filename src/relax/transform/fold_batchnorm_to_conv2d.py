@@ -46,7 +46,7 @@ from .decorators import function_pass
 
 DTYPES: Final = ("float32", "float64")
 
-Channels = NDArray[np.float64]
+Channels = NDArray[Any]
 """A number for each channel."""
 
 
@@ -151,7 +151,7 @@ class _Folder(KnownValues):
         if not bias.any():
             return convolved
         behind = summed.ndim - 1 - summed.axis
-        bias = bias.reshape(summed.channels, *[1] * behind)
+        bias = np.reshape(bias, (summed.channels, *[1] * behind))
         var = self.builder.emit(convolved)
         self.note(var, convolved)
         return Add().call(var, const(bias))
@@ -190,13 +190,13 @@ class _Summed:
         shape = (1,) * (self.ndim - numbers.ndim) + numbers.shape
         if any(size != 1 and not (d == self.axis and size == self.channels) for d, size in enumerate(shape)):
             return None
-        return numbers.reshape(-1)
+        return np.reshape(numbers, -1)
 
     def scaled(self, scale: Channels) -> NDArray[Any] | None:
         """The weights of scaled channels; None if one that is not 0 would be infinite, or no normal number."""
         place = self.operator.kernel_layout.index("O")
         scale = np.broadcast_to(scale, (self.channels,))
-        factors = scale.reshape([-1 if d == place else 1 for d in range(self.weight.ndim)])
+        factors = np.reshape(scale, [-1 if d == place else 1 for d in range(self.weight.ndim)])
         exact: NDArray[Any] = self.weight * factors
         rounded = exact.astype(self.dtype)
         lost = (abs(rounded) < np.finfo(self.dtype).tiny) & (self.weight != 0) & (factors != 0)
