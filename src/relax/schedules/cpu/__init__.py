@@ -16,7 +16,7 @@ from .few_channels import FewChannels
 from .nests import Nests
 from .pointwise import Pointwise
 from .pooling import Pooling
-from .product import Product
+from .products import Product
 from .scaled_product import ScaledProduct
 from .scans import Scans
 from .step_products import StepProducts

@@ -210,6 +210,25 @@ class Operands:
         return body
 
 
+class DeclaredOperands:
+    """Operands of which some are copied to other places, whose views and sizes are declared already."""
+
+    def __init__(
+        self, operands: Matrices, left: BufferLoad | None = None, packed: BufferLoad | None = None
+    ) -> None:
+        self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
+        self.batch: tuple[IterVar, ...] = operands.batch
+        self.row, self.column, self.k = operands.row, operands.column, operands.k
+        self.left = operands.left if left is None else left
+        self.right = operands.right
+        self.packed = operands.packed if packed is None else packed
+        self.store, self.total = operands.store, operands.total
+
+    def declared(self, body: Stmt) -> Stmt:
+        """The statement itself."""
+        return body
+
+
 def tile_view(
     access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]
 ) -> Buffer:
@@ -361,6 +380,6 @@ class _Viewed(StmtExprMutator):
 
 
 __all__ = [
-    "Finished", "Matrices", "Operands", "Results", "Values", "float_product_of", "is_large_float_sum",
-    "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
+    "DeclaredOperands", "Finished", "Matrices", "Operands", "Results", "Values", "float_product_of",
+    "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
 ]  # fmt: skip

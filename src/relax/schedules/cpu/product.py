@@ -26,8 +26,7 @@ tiles of at most four; a tile that is alone reads in the order of memory, and as
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
 High-Performance Matrix Multiplication*, 2008.
 
-Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), results whose last
-dimension is not that of columns, and products that are small.
+`products` is the rule that says which products have these loops.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ from ...tir import (
     ForKind,
     IfThenElse,
     LetStmt,
-    PrimFunc,
     Stmt,
 )
 from ...tir.buffer import decl_buffer
@@ -71,11 +69,8 @@ from ..build import (
     vector_store,
 )
 from ..contraction import size_of
-from ..rule import PackedFunction, ScheduleRule
-from .operands import Matrices, Results, Values, rewritten_products, tile_view
-from .packed_panels import packed_products
+from .operands import Matrices, Results, Values, tile_view
 from .squares import turned
-from .strassen import Sevens, is_worth_it, panels_by_sevens
 from .tiling import (
     FEW_ROWS,
     LOW,
@@ -110,44 +105,6 @@ ROWS_OF_A_COPY: Final = 96
 """The rows that share a copy of a panel: copying it takes a few hundredths of the time of their tiles."""
 ROWS_OF_A_GROUP: Final = 24
 """The rows of a task where panels are not copied: what they read of a panel is read from the second-level cache."""
-
-
-class Product(ScheduleRule):
-    """The rule for products of matrices."""
-
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del tunable
-        return rewritten_products(func, lambda operands: tiled(operands, target))
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        return packed_products(func, target, constants, lambda operands: packed_tiled(operands, target))
-
-
-def packed_tiled(operands: Matrices, target: Target) -> Stmt:
-    """A product of packed panels: with many rows in the form of `strassen`, as far as that has panels for it."""
-    writer, count = ProductWriter(operands, target), panels_by_sevens(operands, target)
-    if not count:
-        return writer.tasks()
-
-    def body(done: Buffer) -> Stmt:
-        """The panels that are done, and the others; all others if that form is not for so many rows."""
-        fast, worth = (
-            Sevens(operands, target, count).product(done),
-            simplify(is_worth_it(operands.rows, count, target)),
-        )
-        first = BufferLoad(done, (int64(0),))
-        return block([
-            BufferStore(done, int64(0), (int64(0),)),
-            fast if is_const(worth) else IfThenElse(worth, fast),
-            named("first", first, writer.loops),
-        ])  # fmt: skip
-
-    return operands.declared(scratch("done", (1,), "int64", body))
-
-
-def tiled(operands: Matrices, target: Target) -> Stmt:
-    """A product in register tiles."""
-    return ProductWriter(operands, target).tasks()
 
 
 def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
@@ -313,14 +270,9 @@ class ProductWriter:
         values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
 
         def group(begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
-            first, *rest = segments
-            result = self._panel(values, first, jo, lambda panel: self._chunks(panel, begin, end, is_last))
-            for segment in rest:
-                other = self._panel(
-                    values, segment, jo - first.count, lambda panel: self._chunks(panel, begin, end, is_last)
-                )
-                result = IfThenElse(LT(jo, first.count), result, other)
-            return result
+            return self._panel_of(
+                values, segments, jo, lambda panel: self._chunks(panel, begin, end, is_last)
+            )
 
         if not segments:
             return block([])
@@ -331,6 +283,17 @@ class ProductWriter:
             "begin", minimum(go * share, self.whole), lambda begin: let(
                 "end", minimum(begin + share, self.whole), lambda end: group(
                     begin, end, go.equal(number - 1)))))  # fmt: skip
+
+    def _panel_of(
+        self, values: Values, segments: list[Segment], jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
+    ) -> Stmt:
+        """`body` of a panel of one of the segments."""
+        first, *rest = segments
+        result = self._panel(values, first, jo, body)
+        for segment in rest:
+            other = self._panel(values, segment, jo - first.count, body)
+            result = IfThenElse(LT(jo, first.count), result, other)
+        return result
 
     def _panel(
         self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
@@ -442,6 +405,17 @@ class ProductWriter:
         return decl_buffer(
             (depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset
         )
+
+    def copied_panels(self, packed: BufferLoad, behind: Callable[[DepthBlock], Stmt]) -> Stmt:
+        """Copy all panels of one matrix, one after the other into `packed`; `behind` is what follows each copy."""
+
+        def copied(panel: ColumnPanel) -> Stmt:
+            view = self._packed_block(packed, panel, int64(0), self.depth)
+            part = DepthBlock(panel, int64(0), self.depth, view)
+            return DeclBuffer(view, block([self._pack(part), behind(part)]))
+
+        return with_panels(self.columns, self.tile, lambda segments, count: loop(
+            "jo", count, lambda jo: self._panel_of({}, segments, jo, copied), ForKind.PARALLEL))  # fmt: skip
 
     def _pack(self, part: DepthBlock) -> Stmt:
         """Copy a part of a panel; columns beyond the matrix become 0."""
@@ -687,5 +661,5 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
 
 
 __all__ = [
-    "ColumnPanel", "DepthBlock", "Product", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for", "tiled",
+    "ColumnPanel", "DepthBlock", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for",
 ]  # fmt: skip

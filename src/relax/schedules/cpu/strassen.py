@@ -155,7 +155,7 @@ class _Part:
 
 def panels_by_sevens(operands: Matrices, target: Target) -> int:
     """The panels of columns whose products are computed in this form, if the rows are so many; 0: none."""
-    if not PassContext.current().config.get(FAST_ALGORITHMS, True) or operands.packed is None:
+    if not PassContext.current().config.get(FAST_ALGORITHMS, True):
         return 0
     dtypes = {str(access.dtype) for access in (operands.left, operands.right, operands.total)}
     if dtypes != {"float32"} or operands.batch or _reads_results(operands):
@@ -214,8 +214,9 @@ class Sevens:
         """The depth of the first half; the second one has one less of an odd depth."""
         self.blocks = -(-self.half // max(caches.l2 // SHARE // (tile.columns * 4), tile.lanes))
         """The number of blocks of half the depth: see `SHARE`."""
-        self.block = -(-self.half // self.blocks // tile.lanes) * tile.lanes
-        self.blocks = -(-self.half // self.block)
+        self.block = -(-self.half // self.blocks)
+        self.pitch = -(-self.block // tile.lanes) * tile.lanes
+        """The elements between neighbouring rows of sums of A: whole vectors."""
         self.is_full = self.blocks * self.block == self.half and self.depth % 2 == 0
         """True if blocks have no rows behind those of a half."""
         fitting = caches.l2 // 2 // (PRODUCTS * tile.rows * tile.columns * 4)
@@ -234,7 +235,7 @@ class Sevens:
         tiles = minimum(simplify(tiles), int64(most))
         pairs = self.count // 2
         parts = -(-most // LEAST_TILES)
-        shapes = (self.blocks, PRODUCTS, most * tile.rows, self.block), (pairs * parts, tile.lanes)
+        shapes = (self.blocks, PRODUCTS, most * tile.rows, self.pitch), (pairs * parts, tile.lanes)
 
         def body(lefts: Buffer, flags: Buffer, uneven: Buffer) -> Stmt:
             return named("slabs", simplify(slabs), lambda slabs: named(
@@ -289,7 +290,7 @@ class Sevens:
             ]  # fmt: skip
             result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
                 *(vector_store(greatest, (int64(i), int64(0)), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
-                loop("ko", self.blocks, lambda ko: loop("v", self.block // lanes, lambda v: (
+                loop("ko", self.blocks, lambda ko: loop("v", self.pitch // lanes, lambda v: (
                     self._seven_lefts(slab.lefts, greatest, views, ko, r, v * lanes)))),
                 self._compared(slab, greatest, r),
             ]))  # fmt: skip
@@ -333,7 +334,11 @@ class Sevens:
         place = simplify(ko * self.block + c)
 
         def mask(size: int) -> PrimExpr | None:
-            return None if self.is_full else LT(ramp(place, lanes), spread(int64(size), lanes))
+            return (
+                None
+                if self.is_full and self.pitch == self.block
+                else LT(ramp(place, lanes), spread(int64(size), lanes))
+            )
 
         sizes = [size for _, size in self._halves()] * 2
         loads = [
@@ -557,12 +562,12 @@ class Sevens:
         row = (ko * PRODUCTS + i) * most + part.begin * self.tile.rows + first
         left = decl_buffer(
             [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
-            elem_offset=simplify(row * self.block),
+            strides=[int64(self.pitch), int64(1)], elem_offset=simplify(row * self.pitch),
         )  # fmt: skip
 
         def asked_left(k: PrimExpr) -> Stmt:
             """Prefetches of the sums of A for the next tile, which follow those of this one."""
-            place = (int64(0), height * self.block + k * height)
+            place = (int64(0), height * self.pitch + k * height)
             return Evaluate(prefetch(BufferLoad(left, place), locality=3))
 
         def asked_sums(k: PrimExpr) -> list[Stmt]:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 
 from ...prim import PrimExpr, Var, simplify
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IterVar, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, ForKind, PrimFunc, Stmt
 from ..build import block, digits, loop, scratch
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
-from .operands import Matrices, Operands, rewritten_products, tile_view
+from .operands import DeclaredOperands, Matrices, Operands, rewritten_products, tile_view
 from .packed_panels import packed_products
-from .product import packed_tiled, tiled
+from .products import packed_tiled, tiled
 from .word_operands import product_of_sizes, with_views
 
 
@@ -52,14 +52,15 @@ def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | No
     axes = [(index, sizes[id(index)]) for index in left.indices[:-1] if isinstance(index, Var)]
 
     def body(buffer: Buffer) -> Stmt:
-        wide = _Widened(operands, BufferLoad(buffer, (*(var for var, _ in axes), operands.k)))
+        left_wide = BufferLoad(buffer, (*(var for var, _ in axes), operands.k))
+        wide = DeclaredOperands(operands, left=left_wide)
         return block([_copied(wide, left, axes), write(wide)])
 
     shape = [*(simplify(size) for _, size in axes), simplify(operands.depth)]
     return operands.declared(scratch("wide", shape, str(dtype), body))
 
 
-def _copied(wide: _Widened, left: BufferLoad, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
+def _copied(wide: DeclaredOperands, left: BufferLoad, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
     """Convert the rows, in parallel."""
     names, sizes = [var.name for var, _ in axes], [size for _, size in axes]
     line = ((wide.k, wide.depth),)
@@ -78,21 +79,6 @@ def _copied(wide: _Widened, left: BufferLoad, axes: Sequence[tuple[Var, PrimExpr
     return loop(
         "row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL
     )
-
-
-class _Widened:
-    """Operands with another access on the left, whose views and sizes are declared already."""
-
-    def __init__(self, operands: Matrices, left: BufferLoad) -> None:
-        self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
-        self.batch: tuple[IterVar, ...] = operands.batch
-        self.row, self.column, self.k = operands.row, operands.column, operands.k
-        self.left, self.right, self.packed = left, operands.right, operands.packed
-        self.store, self.total = operands.store, operands.total
-
-    def declared(self, body: Stmt) -> Stmt:
-        """The statement itself."""
-        return body
 
 
 __all__ = ["WidenedProduct"]

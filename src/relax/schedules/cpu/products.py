@@ -1,0 +1,172 @@
+"""The rule for products of matrices, of float32 or float64: which loops a product gets.
+
+    the right operand is a constant       its panels are packed beforehand (`packed_panels`): by sevens as far as
+                                          `strassen` has panels for it, the others in the loops of `product`
+    else, where sevens are worth it       panels are copied first, then the same:
+
+        for jo in T.parallel(panels):                 a panel of 64 columns, all of the depth
+            panels[jo, 0:K, 0:64] = B[…]
+            greatest[jo, 0:64] = max |B[…]|           of each column
+        even = greatest of columns that are computed together differ by a factor of at most 16
+        if even:
+            by sevens
+        the loops of `product`, for what is not done
+
+    all others                            the loops of `product`, which copy blocks of panels when they read them
+
+Columns of constants are not compared: they are weights of one layer. Those of other operands may be of different
+units, and small ones would lose digits beside great ones, as rows of A would (see `strassen`).
+
+Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), results whose last
+dimension is not that of columns, and products that are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...prim import LE, NE, And, IntImm, PrimExpr, Select, const, is_const, simplify
+from ...prim.instructions import vector_reduce_max
+from ...prim.intrin import abs as absolute
+from ...prim.intrin import max as maximum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, BufferStore, IfThenElse, PrimFunc, Stmt
+from ..build import alloc, block, int64, loop, named, scratch, spread, vector_load, vector_store
+from ..rule import PackedFunction, ScheduleRule
+from .operands import DeclaredOperands, Matrices, rewritten_products
+from .packed_panels import packed_products
+from .product import DepthBlock, ProductWriter
+from .strassen import EVEN, Sevens, is_worth_it, panels_by_sevens
+from .tiling import panels
+
+LEAST_ROWS: Final = 256
+"""The rows from which on copying a whole operand costs less than every eighth product; twice as many for one that does
+not stay in the last cache.
+"""
+
+
+class Product(ScheduleRule):
+    """The rule for products of matrices."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        return rewritten_products(func, lambda operands: tiled(operands, target))
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        return packed_products(func, target, constants, lambda operands: packed_tiled(operands, target))
+
+
+def packed_tiled(operands: Matrices, target: Target) -> Stmt:
+    """A product of packed panels: with many rows by sevens, as far as `strassen` has panels for it."""
+    count = panels_by_sevens(operands, target)
+    if not count:
+        return ProductWriter(operands, target).tasks()
+    worth = simplify(is_worth_it(operands.rows, count, target))
+    return operands.declared(_by_sevens(operands, target, count, worth))
+
+
+def tiled(operands: Matrices, target: Target) -> Stmt:
+    """A product of any operands."""
+    count = panels_by_sevens(operands, target)
+    if not count or not _has_rows_for_copies(operands, target):
+        return ProductWriter(operands, target).tasks()
+    return operands.declared(_CopiedFirst(operands, target, count).loops())
+
+
+def _has_rows_for_copies(operands: Matrices, target: Target) -> bool:
+    rows, size = operands.rows, simplify(operands.columns * operands.depth * 4)
+    if not isinstance(rows, IntImm) or not isinstance(size, IntImm):
+        return False
+    return rows.value >= LEAST_ROWS * (1 if size.value <= target.machine.caches.l3 else 2)
+
+
+def _by_sevens(operands: Matrices, target: Target, count: int, worth: PrimExpr) -> Stmt:
+    """The panels that are computed by sevens under a condition, and the others; all others where it does not hold."""
+
+    def body(done: Buffer) -> Stmt:
+        fast = Sevens(operands, target, count).product(done)
+        first = BufferLoad(done, (int64(0),))
+        return block([
+            BufferStore(done, int64(0), (int64(0),)),
+            fast if is_const(worth) else IfThenElse(worth, fast),
+            named("first", first, ProductWriter(operands, target).loops),
+        ])  # fmt: skip
+
+    return scratch("done", (1,), "int64", body)
+
+
+class _CopiedFirst:
+    """A product by sevens whose right operand is copied in panels before."""
+
+    def __init__(self, operands: Matrices, target: Target, count: int) -> None:
+        assert isinstance(operands.columns, IntImm)
+        self.operands, self.target, self.count = operands, target, count
+        self.writer = ProductWriter(operands, target)
+        self.tile = self.writer.tile
+        segments = panels(operands.columns.value, self.tile)
+        self.width = sum(segment.number * segment.size for segment in segments) * self.tile.lanes
+        """The columns of all panels."""
+
+    def loops(self) -> Stmt:
+        """The copies, and the product."""
+        dtype = str(self.operands.right.dtype)
+
+        def body(copies: Buffer, greatest: Buffer, even: Buffer) -> Stmt:
+            packed = BufferLoad(copies, (self.operands.column,))
+            is_even = NE(BufferLoad(even, (int64(0),)), int64(0))
+            return block([
+                self.writer.copied_panels(packed, lambda part: self._greatest(part, greatest)),
+                self._compared(greatest, even),
+                _by_sevens(DeclaredOperands(self.operands, packed=packed), self.target, self.count, is_even),
+            ])  # fmt: skip
+
+        size = simplify(self.operands.depth * self.width)
+        return scratch("panels", (size,), dtype, lambda copies: scratch(
+            "greatest", (self.width,), dtype, lambda greatest: scratch(
+                "even", (1,), "int64", lambda even: body(copies, greatest, even))))  # fmt: skip
+
+    def _greatest(self, part: DepthBlock, greatest: Buffer) -> Stmt:
+        """The greatest magnitude in each column of a panel."""
+        lanes, dtype = self.tile.lanes, str(greatest.dtype)
+
+        def column(c: PrimExpr) -> Stmt:
+            def taken(most: Buffer, k: PrimExpr) -> Stmt:
+                element = absolute(vector_load(part.source, (k, c), lanes))
+                return vector_store(
+                    most, (int64(0),), maximum(vector_load(most, (int64(0),), lanes), element)
+                )
+
+            return alloc("most", (lanes,), dtype, "local", lambda most: block([
+                vector_store(most, (int64(0),), spread(const(0, dtype), lanes)),
+                loop("k", part.depth, lambda k: taken(most, k)),
+                vector_store(
+                    greatest, (simplify(part.panel.start + c),), vector_load(most, (int64(0),), lanes)),
+            ]))  # fmt: skip
+
+        return loop("v", part.panel.vectors, lambda v: column(v * lanes))
+
+    def _compared(self, greatest: Buffer, even: Buffer) -> Stmt:
+        """`even[0]` becomes 1 if no two columns that are computed together are very different, else 0."""
+        lanes, columns, dtype = self.tile.lanes, self.tile.columns, str(greatest.dtype)
+        nothing, one = (spread(const(number, dtype), lanes) for number in (0, 1))
+
+        def compared(uneven: Buffer, first: PrimExpr) -> Stmt:
+            a, b = (vector_load(greatest, (simplify(first + side * columns),), lanes) for side in (0, 1))
+            factor = spread(const(EVEN, dtype), lanes)
+            flags = Select(And(LE(a, b * factor), LE(b, a * factor)), nothing, one)
+            return vector_store(uneven, (int64(0),), maximum(vector_load(uneven, (int64(0),), lanes), flags))
+
+        def found(uneven: Buffer) -> Stmt:
+            most = vector_reduce_max(vector_load(uneven, (int64(0),), lanes))
+            return block([
+                vector_store(uneven, (int64(0),), nothing),
+                loop("pair", self.count // 2, lambda pair: loop("v", self.tile.vectors, lambda v: compared(
+                    uneven, pair * (2 * columns) + v * lanes))),
+                BufferStore(even, Select(most.equal(const(0, dtype)), int64(1), int64(0)), (int64(0),)),
+            ])  # fmt: skip
+
+        return alloc("uneven", (lanes,), dtype, "local", found)
+
+
+__all__ = ["Product", "packed_tiled", "tiled"]
