@@ -22,7 +22,7 @@ import numpy as np
 from .builder import float_text
 from .erf import erf_by_pieces
 from .formula import Val, look_up, polynomial
-from .pieces import erfcx_by_pieces, looked_up, tanh_by_pieces
+from .pieces import erfcx_by_pieces, one_of_two_vectors, tanh_by_pieces
 
 _LN2_HIGH: Final = 0.693359375  # 9 bits: its products with whole numbers below 2^15 are exact
 _LN2_LOW: Final = -2.12194440e-4
@@ -31,9 +31,9 @@ _LOG10_2_LOW: Final = 4.6050389811952e-06
 
 _EXP: Final = (0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432,
                0.0013820745516568422)  # fmt: skip
-_EXP_SIXTEENTH: Final = (0.5000162124633789, 0.16666719317436218)
-"""(e^r - 1 - r) / r² for |r| ≤ ln 2 / 32."""
-_SIXTEENTHS: Final = tuple(float(np.float32(2 ** (i / 16))) for i in range(16))
+_EXP_PART: Final = (1.0000146627426147, 0.5000004768371582)
+"""(e^r - 1) / r for |r| ≤ ln 2 / 64."""
+_POWERS: Final = tuple(float(np.float32(2 ** (i / 32))) for i in range(32))
 """The powers of 2 between 1 and 2."""
 _EXP2: Final = (0.6931471824645996, 0.24022647738456726, 0.05550359934568405, 0.009618505835533142,
                 0.0013390806270763278, 0.0001532646274426952)  # fmt: skip
@@ -94,18 +94,21 @@ def _exp_reduced(r: Val) -> Val:
     return polynomial(r, _EXP).fma(r, 1.0).fma(r, 1.0)
 
 
-def _exp_by_sixteenths(x: Val) -> Val:
-    """e^x = 2^n · e^(x - n ln 2), n a multiple of 1/16: 2^n is one of 16 numbers times a power of 2.
+def _exp_by_parts(x: Val) -> Val:
+    """e^x = 2^n · e^(x - n ln 2), n a multiple of 1/32: 2^n is one of 32 numbers times a power of 2.
 
-    Adding 1.5 · 2^19 rounds to 1/16, and leaves the sixteenths in the last bits. As |x - n ln 2| ≤ ln 2 / 32, a
-    polynomial of degree 3 is enough.
+    Adding 1.5 · 2^18 rounds to 1/32, and leaves the parts in the last bits. As r = x - n ln 2 is at most ln 2 / 64, a
+    polynomial of degree 2 is enough. Where x is so large that its digits end before 1/32, r is any number; the
+    polynomial is at least 1/2 there, and the result infinite, as it is for infinity: NaN times 2^∞ is ∞ in this
+    instruction.
     """
-    large = 1.5 * 2**19
+    large = 1.5 * 2**18
+    x = x.lt(-104.0).choose(-104.0, x)  # NaN is not less, and goes through all
     shifted = x.fma(1 / math.log(2), large)
     n = shifted - large
     r = n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, x))
-    power = looked_up("sixteenths", _SIXTEENTHS, shifted.bitcast("i32"))
-    return _scaled(power.fma(polynomial(r, _EXP_SIXTEENTH).fma(r, 1.0) * r, power), n)
+    power = one_of_two_vectors(_POWERS, shifted.bitcast("i32"))
+    return _scaled(power.fma(polynomial(r, _EXP_PART) * r, power), n)
 
 
 def _keep_nan(x: Val, result: Val) -> Val:
@@ -120,11 +123,9 @@ def _reduced(t: Val) -> tuple[Val, Val]:
 
 def exp(x: Val) -> Val:
     """e^x = 2^n · e^(x - n ln 2)."""
-    low, high = -104.0, 89.0
     if _has_scale(x):
-        x = x.lt(low).choose(low, x)
-        return _exp_by_sixteenths(x.gt(high).choose(high, x))  # NaN is neither, and goes through all
-    n, r = _reduced(_clamped(x, low, high))
+        return _exp_by_parts(x)
+    n, r = _reduced(_clamped(x, -104.0, 89.0))
     return _keep_nan(x, scale_by_power(_exp_reduced(r), n))
 
 

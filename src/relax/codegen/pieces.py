@@ -84,6 +84,20 @@ def looked_up(name: str, values: Sequence[float], piece: Val) -> Val:
     return Val(piece.b, "float", LANES, piece.b.call(of_lanes, function, arguments, pure=True))
 
 
+def one_of_two_vectors(values: Sequence[float], index: Val) -> Val:
+    """The elements of 32 at an index for each of 16 lanes, of which only the last five bits count."""
+    of_lanes = vector("float", LANES)
+    function = index.b.module.intrinsic(
+        "llvm.x86.avx512.vpermi2var.ps.512", of_lanes, of_lanes, index.full_type, of_lanes
+    )
+    first, second = (
+        ", ".join(f"float {float_text(value, 'float')}" for value in part)
+        for part in (values[:LANES], values[LANES:])
+    )
+    arguments = f"{of_lanes} <{first}>, {index.full_type} {index.ref}, {of_lanes} <{second}>"
+    return Val(index.b, "float", LANES, index.b.call(of_lanes, function, arguments, pure=True))
+
+
 def _by_pieces(name: str, table: Sequence[Sequence[float]], scale: float, a: Val) -> Val:
     """The polynomial of a's piece, for 0 ≤ a < 30 / scale."""
     bits = a.fma(scale, 2.0).bitcast("i32")
@@ -108,4 +122,4 @@ def erfcx_by_pieces(a: Val) -> Val:
     return _by_pieces("erfcx", _ERFCX, _ERFCX_SCALE, a)
 
 
-__all__ = ["LANES", "erfcx_by_pieces", "looked_up", "tanh_by_pieces"]
+__all__ = ["LANES", "erfcx_by_pieces", "looked_up", "one_of_two_vectors", "tanh_by_pieces"]

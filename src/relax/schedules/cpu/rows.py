@@ -43,6 +43,7 @@ from ..build import block, let
 from ..stages import Axis, Group, Stage, with_merged_axes
 from ..straight import Binding, bound
 from .elementwise import parallel_over, runs_along_memory, within
+from .extremes import Extremes, extreme_of
 from .first_extremes import across_rows, along_elements, first_extreme
 from .lanes import Lanes, nested
 from .passes import (
@@ -235,6 +236,9 @@ class Along(Rows):
         extreme = first_extreme(element, one.elements)
         if extreme is not None:
             return along_elements(extreme, element, fixed, self.target)
+        only = extreme_of(element)
+        if only is not None:
+            return Extremes(self.target, one, element, vector, fixed, only).loops()
         return Lanes(self.target, one, element, vector, fixed).loops()
 
     def plain(self, one: Pass, element: Element) -> Stmt:

@@ -193,7 +193,8 @@ def _evaluated(expr: PrimExpr, env: Mapping[Var, Table]) -> Any:
         case Not(a):
             return ~_evaluated(a, env)
         case CompareExpr(a=a, b=b):
-            return expr.functions.floats(_evaluated(a, env), _evaluated(b, env))
+            with np.errstate(invalid="ignore"):  # tables have NaN, too
+                return expr.functions.floats(_evaluated(a, env), _evaluated(b, env))
         case Call(args=(arg,)):
             return np.isnan(_evaluated(arg, env))
         case Var():
