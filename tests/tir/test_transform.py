@@ -321,6 +321,25 @@ def f(A: T.Buffer((16,), "float32"), n: T.int32):
         A[0] = T.float32(1)
 """,
 )
+case(  # a loop that never runs still reads where it would begin, which may be outside
+    "Simplify",
+    """
+@T.prim_func
+def f(A: T.Buffer(("m",), "int32"), i: T.int64):
+    m = T.int64()
+    for k in range(A[i], A[i] + 0):
+        A[0] = A[0] + k
+    for k in range(i, i + T.int64(0)):
+        A[0] = 1
+""",
+    """
+@T.prim_func
+def f(A: T.Buffer(("m",), "int32"), i: T.int64):
+    m = T.int64()
+    for k in range(A[i], A[i] + 0):
+        pass
+""",
+)
 case(  # what is asserted is known below
     "Simplify",
     """

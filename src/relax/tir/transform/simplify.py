@@ -108,7 +108,7 @@ class _Simplifier(StmtExprMutator):
     def visit_For(self, node: For) -> Stmt:
         low, extent = self.visit(node.min), self.visit(node.extent)
         if isinstance(extent, IntImm) and extent.value <= 0:
-            return NOTHING
+            return node.replace(min=low, extent=extent, body=NOTHING) if may_fail(low) else NOTHING
         if is_const(extent, 1) and node.kind is not ForKind.THREAD_BINDING and not may_fail(low):
             return self.visit(substitute(node.body, {node.loop_var: low}))
         body = self.under(self.in_range(node, low, extent), node.body)
