@@ -162,6 +162,8 @@ def _spelling_of(text: Any) -> str:
         return ""
     if isinstance(text, str):
         return {"void": "", "f32": "float32", "f16": "float16", "f64": "float64"}.get(text, text)
+    if not isinstance(text, (type, np.dtype)):  # older versions of NumPy take anything that has a dtype
+        return str(text)
     try:
         found: Any = np.dtype(text)
         return str(found.name)
