@@ -584,7 +584,7 @@ def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool
     """True if the numbers of one array are in the other as they are, or rounded to nearest."""
     target = DataType(array.dtype.name)
     if target.is_integer and source.dtype.kind == "O":  # numbers of more than 64 bits, or of both signs
-        return [int(number) for number in source.flat] == array.ravel().tolist()
+        return [int(number) for number in source.ravel().tolist()] == array.ravel().tolist()
     if target.is_integer and source.dtype.kind in "iu":
         return bool(np.all(source == array.astype(object)))
     if target.is_float and target.saturates:
