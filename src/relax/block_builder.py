@@ -518,7 +518,8 @@ class BlockBuilder(Normalizer):
     def _equal_function(self, func: BaseFunc, key: int) -> GlobalVar | None:
         """The function of the module that equals one with this hash."""
         for known in self._hashes(type(func)).get(key, ()):
-            if structural_equal(self.functions[known.name_hint], func):
+            other = self.functions[known.name_hint]
+            if structural_equal(other, func) and _sizes_among(other) == _sizes_among(func):
                 return known
         return None
 
@@ -597,3 +598,9 @@ def _params(params: Var | Sequence[Var] | None) -> tuple[Var, ...] | None:
         if not isinstance(param, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"BlockBuilder: a parameter must be a relax.Var, found {type(param).__name__}")
     return result
+
+
+def _sizes_among(func: BaseFunc) -> list[bool]:
+    """Which parameters are scalars known to be sizes: those are passed, and checked, otherwise than other numbers."""
+    params: tuple[Any, ...] = getattr(func, "params", ())
+    return [isinstance(param, PrimVar) and param.nonnegative for param in params]

@@ -561,7 +561,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     """
     if dtype is not None:
         kind = DataType(dtype)
-        source = exact_array(value) if kind.is_float and isinstance(value, (list, tuple)) else as_array(value)  # type: ignore[reportUnknownArgumentType]
+        source = exact_array(value) if isinstance(value, (list, tuple)) else as_array(value)  # type: ignore[reportUnknownArgumentType]
         try:
             array = convert_array(source, kind.numpy())
         except OverflowError:
@@ -583,7 +583,9 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool:
     """True if the numbers of one array are in the other as they are, or rounded to nearest."""
     target = DataType(array.dtype.name)
-    if target.is_integer and source.dtype.kind in "iuO":
+    if target.is_integer and source.dtype.kind == "O":  # numbers of more than 64 bits, or of both signs
+        return [int(number) for number in source.ravel().tolist()] == array.ravel().tolist()
+    if target.is_integer and source.dtype.kind in "iu":
         return bool(np.all(source == array.astype(object)))
     if target.is_float and target.saturates:
         return bool(np.all(np.abs(source.astype(np.float64)) <= target.max_finite))

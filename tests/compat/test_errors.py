@@ -18,6 +18,13 @@ WRONG = {
     "nested": lambda: relax.op.exp(relax.op.nn.conv2d(X, W, groups=0)),
     "axis": lambda: relax.op.sum(X, axis=7),
     "operator": lambda: X + I32,
+    "elements": lambda: relax.op.reshape(X, (7,)),
+    "broadcast": lambda: relax.op.broadcast_to(X, (5,)),
+    "collapse": lambda: relax.op.collapse_sum_to(X, (7,)),
+    "size": lambda: relax.op.zeros((-1,), "float32"),
+    "after a reshape": lambda: relax.op.matmul(
+        relax.op.reshape(X, (16, 16)), relax.op.ones((3, 3), "float32")
+    ),
 }
 
 

@@ -501,3 +501,50 @@ def test_options_of_the_printer(options, shown):
     text = Aliased.script(**options)
     assert shown in text
     assert_structural_equal(from_source(text), Aliased)
+
+
+def test_views():
+    """R.memory.view gives a tensor of its own."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            n = T.int64()
+            whole = R.memory.view(x, R.shape([4, n]))
+            part = R.memory.view(x, R.shape([n, 2]), relative_byte_offset=8)
+            same = R.memory.view(x, dtype="float32")
+            return (whole, part, same)
+
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    vm = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu())
+    whole, part, same = (t.numpy() for t in vm["main"](x))
+    np.testing.assert_array_equal(whole, x.reshape(4, 3))
+    np.testing.assert_array_equal(part, x.ravel()[2:8].reshape(3, 2))
+    np.testing.assert_array_equal(same, x)
+    assert relax.interpret(Module, "main", x)[1].numpy().tolist() == part.tolist()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        ('R.memory.view(x, dtype="int32")', "reads float32 as int32"),
+        ("R.memory.view(x, R.shape([2]), relative_byte_offset=3)", "a number of whole elements"),
+        ("R.memory.view(x, relative_byte_offset=4)", "shape must be given"),
+        ("R.memory.view(x, R.shape([7]))", "the numbers of elements differ"),
+        ("R.memory.view(x, R.shape([3]), relative_byte_offset=16)", "the numbers of elements differ"),
+    ],
+)
+def test_views_that_are_none(call, message):
+    with pytest.raises(relax.DiagnosticError, match=message):
+        from_source(f"""
+            @R.function
+            def main(x: R.Tensor((6,), "float32")):
+                return {call}
+        """)
+
+
+@pytest.mark.parametrize("option", ["module_alias", "ir_prefix", "tir_prefix", "relax_prefix"])
+def test_a_prefix_is_a_name(option):
+    with pytest.raises(ValueError, match=f"{option} must be a name, found 'a b'"):
+        relax.IRModule().script(**{option: "a b"})

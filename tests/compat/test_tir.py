@@ -146,6 +146,8 @@ def test_range_is_begin_and_end():
             "spatial, reduce, scan, opaque or thread, found 'Tensorized'",
         ),
         (lambda: tir.Let(tir.Var("x", "int32"), [1], 2), "expected a scalar expression, found list"),
+        (lambda: tir.Let(3, 1, 2), "Let binds a Var, found int"),
+        (lambda: tir.Let(tir.Var("x", "int32"), 1.5, 2), "Let: 1.5 is no int32, the dtype of x"),
         (lambda: tir.const(65505.0, "float16"), "65505.0 does not fit float16"),
         (lambda: tir.const(1e39, "float32"), "does not fit float32"),
         (lambda: tir.decl_buffer((4,)).access_ptr("x"), '"r", "w" or "rw"'),
@@ -187,6 +189,7 @@ def test_const_keeps_the_dtype_of_a_numpy_scalar():
     ]:  # fmt: skip
         assert tir.const(value).dtype == dtype
     assert tir.const(65504.0, "float16").value == 65504
+    assert tir.const(np.array(1, "int64")).dtype == "int64"  # an array without dimensions is a scalar
     # Beside an expression a number takes its dtype, as before.
     assert (tir.Var("x", "float32") + np.float64(1)).dtype == "float32"
 

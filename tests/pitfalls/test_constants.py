@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pitfall_helpers import arrays, f32
 
 import relax
@@ -217,3 +219,34 @@ def test_kernels_that_differ_in_immediates_only(run):
         arrays(run(Module)["main"](x)), ((0, 1), (0, 2), (0, 2), (-1, 2)), strict=True
     ):
         np.testing.assert_array_equal(found, np.clip(x, np.float32(low), np.float32(high)))
+
+
+@pytest.mark.parametrize(
+    "data", [[0, 2**64 - 1], [[2**53 + 1], [2**63 + 1]], [2**64 - 2, 1], [2**63, 2**63 - 1]]
+)
+def test_lists_of_large_integers_are_exact(data):
+    """NumPy makes float64 of integers on both sides of 2**63."""
+    assert relax.const(data, "uint64").data.tolist() == data
+    assert relax.nd.array(data, dtype="uint64").numpy().tolist() == data
+    module = relax.script.from_source(f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main():
+                return R.const({data}, "uint64")
+    """)
+    assert relax.interpret(module, "main").numpy().tolist() == data
+    for make in (lambda: relax.const(data, "int64"), lambda: relax.nd.array(data, dtype="int64")):
+        with pytest.raises(ValueError, match="out of the range of int64"):
+            make()
+
+
+@given(st.sampled_from(["uint64", "int64"]), st.lists(st.integers(-(2**65), 2**65), min_size=1, max_size=4))
+def test_a_list_of_integers_is_exact_or_refused(dtype, data):
+    kind = relax.DataType(dtype)
+    if all(kind.min_value <= number <= kind.max_value for number in data):
+        assert relax.const(data, dtype).data.tolist() == data
+        assert relax.nd.array(data, dtype=dtype).numpy().tolist() == data
+    else:
+        with pytest.raises(ValueError, match="out of the range"):
+            relax.const(data, dtype)

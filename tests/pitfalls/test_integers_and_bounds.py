@@ -7,6 +7,7 @@ import pytest
 from pitfall_helpers import arrays, machine
 
 import relax
+from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -253,3 +254,80 @@ def test_nothing_has_no_index_whenever_its_size_is_known():
             vm["main"](np.zeros((n, 0), "float32"))
     with pytest.raises(relax.ir.DiagnosticError, match="argmax: dimension 1 is empty"):
         machine(relax.transform.BindSymbolicVars({"m": 0})(Module))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "n * n",
+        "n * n * n",
+        "T.min(n * n, 7)",
+        "n * n - n * n",
+        "n * n % 7",
+        "T.Select(n > 5, n * n, 1)",
+        "n * 4611686018427387904",
+    ],
+)
+def test_scalars_of_kernels_that_overflow(run, value):
+    """Kernels wrap around: a scalar that may leave 64 bits is computed by who calls them, fused or not."""
+    module = from_source(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def index(s: R.Tensor(("n", 0), "int8"), x: R.Tensor((8,), "float32")):
+                n = T.int64()
+                return R.take(x, R.prim_value({value}), axis=0)
+
+            @R.function
+            def filled(s: R.Tensor(("n", 0), "int8"), x: R.Tensor((8,), "float32")):
+                n = T.int64()
+                return R.full((2,), R.prim_value({value}), "int64")
+
+            @R.function
+            def fused(s: R.Tensor(("n", 0), "int8"), x: R.Tensor((8,), "float32")):
+                n = T.int64()
+                with R.dataflow():
+                    y = R.add(R.exp(x), R.astype(R.full((8,), R.prim_value({value}), "int64"), "float32"))
+                    R.output(y)
+                return y
+
+            @T.prim_func(private=True)
+            def shifted(A: T.Buffer((8,), "float32"), k: T.int64, B: T.Buffer((8,), "float32")):
+                for i in range(8):
+                    with T.block("B"):
+                        vi = T.axis.spatial(8, i)
+                        B[vi] = A[vi] + T.Cast("float32", k)
+
+            @R.function
+            def kernel(s: R.Tensor(("n", 0), "int8"), x: R.Tensor((8,), "float32")):
+                n = T.int64()
+                cls = Module
+                with R.dataflow():
+                    k = R.prim_value({value})
+                    y = R.call_tir(cls.shifted, (R.exp(x), k), R.Tensor((8,), "float32"))
+                    z = R.exp(y)
+                    R.output(z)
+                return z
+        """
+    )
+    vm = run(module)
+    for name in ("index", "filled", "fused", "kernel"):
+        with pytest.raises(OverflowError, match="a size does not fit into 64 bits: n"):
+            vm[name](np.zeros((2**47, 0), "int8"), np.zeros(8, "float32"))
+        vm[name](np.zeros((0, 0), "int8"), np.zeros(8, "float32"))
+
+
+def test_an_arm_that_is_not_chosen_does_not_overflow(run):
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((8,), "float32"), v: R.Prim("int64")):
+            k = T.int64()
+            _ = R.match_cast(v, R.Prim("int64", value=k))
+            return (R.strided_slice(x, [0], [k], [8]), R.strided_slice(x, [0], [0], [k]))
+
+    vm, x = run(Module), np.arange(8, dtype="float32")
+    for k in (-(2**63), -9, -8, -3, 0, 2, 8, 9, 2**63 - 8, 2**63 - 1):  # T.Select(k < 0, k + 8, k)
+        first, second = arrays(vm["main"](x, k))
+        assert (first.tolist(), second.tolist()) == (x[k:8].tolist(), x[0:k].tolist())

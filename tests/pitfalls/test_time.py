@@ -116,6 +116,25 @@ def test_interpreting_shared_expressions(step):
     assert out.tolist() == [0] * 8
 
 
+@pytest.mark.parametrize("body", ["({0}, {0})", "({0}, {0}, x)"])
+def test_shared_tuples_in_a_program(run, body):
+    """Each line holds the tuple of the line before twice: a value is matched by its objects, not by its paths."""
+    lines = "".join(f"                a{i + 1} = {body.format(f'a{i}')}\n" for i in range(40))
+    module = relax.script.from_source(f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(x: R.Tensor(("n",), "float32")):
+                a0 = x
+{lines}
+                return a40
+    """)
+    value = run(module)["main"](np.ones(3, "float32"))
+    for _ in range(40):
+        value = value[1]
+    assert value.numpy().tolist() == [1, 1, 1]
+
+
 def test_shared_expressions_in_a_program(run):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo((8,), "float32"))

@@ -215,3 +215,45 @@ def test_places_are_told():
     with pytest.raises(DiagnosticError, match=r"test_legalize_ops.py:\d+:17") as caught:
         LegalizeOps()(Before)
     assert "match_cast" in str(caught.value)
+
+
+def test_a_kernel_for_a_size_serves_no_other_number():
+    """A size is passed as one of `tir_vars`, and checked; another number is an argument, and may be negative."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def size(x: R.Tensor((8,), "float32"), v: R.Shape(["k"])):
+            k = T.int64()
+            return (R.take(x, R.prim_value(k), axis=0), R.full((2,), R.prim_value(k), "int64"))
+
+        @R.function
+        def number(x: R.Tensor((8,), "float32"), v: R.Prim("int64")):
+            k = T.int64()
+            _ = R.match_cast(v, R.Prim("int64", value=k))
+            return (R.take(x, R.prim_value(k), axis=0), R.full((2,), R.prim_value(k), "int64"))
+
+    legal = LegalizeOps()(Module)
+    assert len(kernels(legal)) == 4
+    for mod in (Module, legal):
+        vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+        x = relax.nd.array([float(i) for i in range(8)], dtype="float32")
+        for name, k, expected in (("number", -3, 5), ("number", 3, 3), ("size", relax.ShapeTuple([3]), 3)):
+            element, filled = vm[name](x, k)
+            assert element.numpy() == expected
+            assert filled.numpy().tolist() == [-3 if k == -3 else 3] * 2
+
+
+def test_equal_functions_of_a_size_and_of_a_number_are_two():
+    def of(variable):
+        a, b = tir.decl_buffer((8,), "int64", "A"), tir.decl_buffer((2,), "int64", "B")
+        handles = [tir.Var(name, "handle") for name in ("a", "b")]
+        body = tir.BufferStore(b, variable, (0,))
+        return tir.PrimFunc(
+            (handles[0], variable, handles[1]), body, buffer_map=dict(zip(handles, (a, b), strict=True))
+        )
+
+    builder = relax.BlockBuilder()
+    size, number = of(tir.SizeVar("k", "int64")), of(tir.Var("k", "int64"))
+    names = [builder.add_func(func, "f").name_hint for func in (size, number, of(tir.Var("k", "int64")))]
+    assert names[0] != names[1] == names[2]

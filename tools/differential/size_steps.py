@@ -15,6 +15,9 @@ USES = (
     "R.strided_slice({v}, axes=[0], begin=[{k}], end=[8])",
     "R.strided_slice({v}, axes=[0], begin=[T.min({k}, 1)], end=[{k} + 2])",
     "R.take({v}, R.prim_value(T.min({k} * 4, 0)), axis=0)",
+    "R.take({v}, R.prim_value(T.min({k} * {k}, 0)), axis=0)",
+    "R.exp(R.astype(R.full((2,), R.prim_value({k} * {k} % 3), 'int64'), 'float32'))",
+    "R.full((2,), R.prim_value({k} * {k} * {k}), 'int64')",
     "R.shape([{k}, {k} * {k}])",
     "R.shape([{k} * 1000000])",
     "R.shape([{k} - 3])",
@@ -25,6 +28,15 @@ USES = (
     "R.prim_value({k} - 1)",
 )
 """What is made with a size `k` and a tensor `v` of at least one dimension. That a value is 0 in the end is no excuse."""
+
+
+ALIKE = (
+    "R.strided_slice({v}, axes=[0], begin=[{k}], end=[8])",
+    "R.take({v}, R.prim_value(T.min({k}, 0)), axis=0)",
+    "R.full((2,), R.prim_value({k}), 'int64')",
+    "R.full((2,), R.prim_value(T.max({k}, 1) // 2), 'int64')",
+)
+"""What is made with a number `k`, be it a size or not, and a tensor `v`."""
 
 
 class SizeSteps(ValueSteps):
@@ -111,3 +123,25 @@ class SizeSteps(ValueSteps):
                 self.line(line)
         x = self.bind('R.zeros((8,), "float32")', Tensor(("8",), "float32"), 0, keep=False)
         self.line(f"{self.fresh('u')} = {name}({self.shape()}, {x.name})")
+
+    @step("failing", weight=2)
+    def number_used_like_a_size(self) -> bool | None:
+        """A size and a number that is none, in the same expression: what is made for one may not fit the other."""
+        v = self.tensor(ndim=(1, 2))
+        if v is None or not self.dims:
+            return False
+        use, size, number = self.choices.pick(ALIKE), self.fresh("k"), self.fresh("k")
+        s = self.bind(f"R.shape([{self.choices.pick(self.dims)} + 1])", Shape(("1",), True), keep=False)
+        p = self.bind(
+            f'R.call_pure_packed("fuzz.identity", R.prim_value({self.scalar()}), sinfo_args=R.Prim("int64"))',
+            Prim("int64"),
+            keep=False,
+        )
+        lines = [
+            (size, f"R.match_cast({s.name}, R.Shape([{size}]))"),
+            (number, f'R.match_cast({p.name}, R.Prim("int64", value={number}))'),
+        ]
+        for k, cast in lines if self.choices.chance(70) else lines[::-1]:
+            self.line(f"{k} = T.int64()")
+            self.line(f"{self.fresh('u')} = {cast}")
+            self.line(f"{self.fresh('u')} = {use.format(v=v.name, k=k)}")

@@ -66,14 +66,15 @@ class Subject:
             case _:
                 return None
 
-    def parts(self) -> Iterator[Subject]:
-        """The value, and the fields of a tuple of which something is expected, however deep."""
+    def parts(self, is_met: Callable[[Subject], bool] | None = None) -> Iterator[Subject]:
+        """The value, and the fields of a tuple of which something is expected, however deep; without what is met."""
+        if is_met is not None and is_met(self):
+            return
         yield self
         for index, info in enumerate(self.info.fields if isinstance(self.info, TupleStructInfo) else ()):
             if not isinstance(info, ObjectStructInfo):
-                yield from Subject(
-                    info, f"{self.context}[{index}]", f"{self.name}[{index}]", self, index
-                ).parts()
+                field = Subject(info, f"{self.context}[{index}]", f"{self.name}[{index}]", self, index)
+                yield from field.parts(is_met)
 
 
 Code = tuple[int, PrimExpr | float]
@@ -98,9 +99,16 @@ class Check:
         )
 
 
-def checks(subjects: Iterable[Subject], is_known: Callable[[Var], bool]) -> Iterator[Check]:
-    """The checks that match some values together, in order; `is_known` tells which variables have a value."""
-    parts = [part for subject in subjects for part in subject.parts()]
+def checks(
+    subjects: Iterable[Subject],
+    is_known: Callable[[Var], bool],
+    is_met: Callable[[Subject], bool] | None = None,
+) -> Iterator[Check]:
+    """The checks that match some values together, in order; `is_known` tells which variables have a value.
+
+    `is_met` tells, where values are at hand, that the same value was asked about with the same struct info before.
+    """
+    parts = [part for subject in subjects for part in subject.parts(is_met)]
     bound: set[Var] = set()
     left: dict[Subject, list[int]] = {}
     """Of what has been looked at, the dimensions that were neither bound nor compared."""

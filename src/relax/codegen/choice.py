@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from ..prim import BinaryExpr, Call, PrimExpr, post_order
+from ..prim import Add, BinaryExpr, Call, Mul, PrimExpr, Sub, post_order
+from ..prim.intervals import within
 from ..prim.intrin import is_pure
 from ..prim.traits import has_effects
 from ..tir import BufferLoad
@@ -36,6 +37,8 @@ def _is_delicate(cx: Context, expr: PrimExpr) -> bool:
         return not is_pure(expr) or expr.intrinsic == "call_pure_extern"
     if isinstance(expr, BufferLoad):
         return not _surely_in_bounds(cx, expr)
+    if cx.exact and isinstance(expr, (Add, Sub, Mul)) and expr.dtype == "int64":
+        return not within(cx.facts.range(expr), expr.dtype)
     return (
         type(expr) in division.KINDS
         and expr.dtype.is_integer

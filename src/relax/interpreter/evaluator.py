@@ -41,7 +41,7 @@ from ..expr import (
 from ..info.mapping import bound_in
 from ..info.relations import is_base_of
 from ..info.runtime import runtime_device
-from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
+from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, listed_vdevices, walk
 from ..op import operator_of
 from ..op.intrinsic import Intrinsic, result_of
 from ..prim import Var as ShapeVar
@@ -373,9 +373,16 @@ class Interpreter:
 
 
 def _mentions_functions(info: StructInfo) -> bool:
-    if isinstance(info, TupleStructInfo):
-        return any(map(_mentions_functions, info.fields))
-    return isinstance(info, FuncStructInfo)
+    """True for a function, and for a tuple with one in it, however deep."""
+    found = False
+
+    def visit(part: Node) -> bool:
+        nonlocal found
+        found = found or isinstance(part, FuncStructInfo)
+        return isinstance(part, TupleStructInfo)
+
+    walk(info, visit)
+    return found
 
 
 def _parameter_names(closure: Closure) -> tuple[str, ...] | None:

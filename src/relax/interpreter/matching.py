@@ -15,7 +15,7 @@ from ..runtime import match as builtins
 from ..runtime.heap import Heap, ShapeHeap
 from ..runtime.info import FuncInfo
 from ..runtime.match import STORE, STORE_SIZE
-from ..struct_info import FuncStructInfo, TensorStructInfo
+from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from .scope import Environment, Number
 
 
@@ -39,7 +39,7 @@ def match(value: Any, info: StructInfo, scope: Environment, what: str, name: str
 
 def _match_together(values: Mapping[Subject, Any], scope: Environment) -> None:
     slots = _ScopeSlots(scope)
-    for check in checks(values, scope.knows):
+    for check in checks(values, scope.knows, _Met(values)):
         info, context, kind = check.subject.info, check.subject.context, check.subject.kind()
         # The shape heap of a lowered program is the tensor of its slots.
         value = _value_of(check.subject, values)
@@ -57,6 +57,32 @@ def _match_together(values: Mapping[Subject, Any], scope: Environment) -> None:
         if isinstance(info, FuncStructInfo):
             expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
             builtins.check_function(value, expected, context)
+
+
+class _Met:
+    """Tuples that were met with the same struct info: one that holds another twice has it checked once."""
+
+    def __init__(self, values: Mapping[Subject, Any]) -> None:
+        self.values = values
+        self.found: dict[tuple[int, int], tuple[StructInfo, Any]] = {}
+        """Struct infos and tuples by their ids, which are theirs as long as they are kept here."""
+        self.held: dict[Subject, Any] = {}
+
+    def __call__(self, part: Subject) -> bool:
+        whole = part.whole
+        if whole is None:
+            value = self.values[part]
+        else:
+            fields = self.held.get(whole)
+            value = fields[part.index] if fields is not None and part.index < len(fields) else None
+        if not isinstance(part.info, TupleStructInfo) or not isinstance(value, tuple):
+            return False
+        self.held[part] = value
+        key = id(part.info), id(cast("Any", value))
+        if key in self.found:
+            return True
+        self.found[key] = part.info, value
+        return False
 
 
 def _value_of(subject: Subject, values: Mapping[Subject, Any]) -> Any:

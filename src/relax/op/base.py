@@ -425,7 +425,9 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
     except OperatorError as error:
         raise diagnose(error, operator.short_name, (), user_span(*_CALLED_THROUGH)) from None
     call = Call(Op.get(operator.op_name), args, operator, tuple(sinfo_args))
-    if operator.infer is not None and operator.infer_from_call is None and not DEFERRED.get():
+    # Calls of functions need the module to infer from: they have no formula.
+    alone = operator.infer is not None if operator.infer_from_call is None else operator.compute is not None
+    if alone and not DEFERRED.get():
         _infer_early(call)
     return call
 

@@ -45,6 +45,7 @@ from ..ir import (
 )
 from ..prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from ..prim.expr import Var as PrimVar
+from ..prim.intervals import may_overflow
 from ..struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -138,6 +139,8 @@ class _Arguments:
         self.parameters: list[te.Tensor | PrimVar] = []
         self.inner: dict[PrimVar, PrimVar] = {}
         """The caller's shape variables, and those of the PrimFunc that stand for them."""
+        self.computed: dict[PrimVar, PrimExpr] = {}
+        """Parameters for scalars, and what the caller computes for each, in its own shape variables."""
         self.vdevices: list[VDevice | None] = []
 
     def argument(self, arg: Any) -> Any:
@@ -161,7 +164,7 @@ class _Arguments:
             case StringImm(value) | DataTypeImm(value):
                 return value
             case PrimValue(value):
-                return self.scalar(value)
+                return self.known(expr, value)
             case Tuple(fields):
                 return [self.expr(field) for field in fields]
             case _:
@@ -173,7 +176,7 @@ class _Arguments:
             case ShapeStructInfo():
                 return self.shape(expr, info)
             case PrimStructInfo(dtype, value):
-                return self.parameter(expr, dtype) if value is None else self.scalar(value)
+                return self.parameter(expr, dtype) if value is None else self.known(expr, value)
             case TupleStructInfo(fields):
                 items = [self.builder.leaf(TupleGetItem(expr, i)) for i in range(len(fields))]
                 return [self.expr(item) for item in items]
@@ -195,6 +198,14 @@ class _Arguments:
                 self.exprs.append(PrimValue(var))
                 self.parameters.append(self.inner[var])
         return substitute(value, self.inner) if self.inner else value
+
+    def known(self, expr: RelaxExpr, value: PrimExpr) -> PrimExpr:
+        """A scalar that the caller can compute. Where it may leave 64 bits, which is an error, the caller does."""
+        if not may_overflow(value):
+            return self.scalar(value)
+        var = self.parameter(expr, value.dtype)
+        self.computed[var] = value
+        return var
 
     def tensor(self, expr: RelaxExpr, info: TensorStructInfo) -> te.Tensor:
         if info.dtype.is_void or info.ndim == -1:
@@ -239,10 +250,12 @@ class _Arguments:
 
     def output_info(self, tensor: te.Tensor) -> TensorStructInfo:
         """The struct info of an output, in the caller's shape variables."""
-        outer = {inner: var for var, inner in self.inner.items()}
+        outer: dict[PrimVar, PrimExpr] = {inner: var for var, inner in self.inner.items()}
+        outer.update(self.computed)
         dims = [cast("int64", simplify_dim(substitute(dim, outer))) for dim in tensor.shape]
         info = TensorStructInfo(dims, tensor.dtype, self.vdevice())
-        unknown = [var.name for var in used_in(info) if var not in self.inner]
+        given = {*self.inner, *(var for value in self.computed.values() for var in free_vars(value))}
+        unknown = [var.name for var in used_in(info) if var not in given]
         if unknown:
             raise _error(
                 f"{self.name}: the shape of the output {tensor.name} uses {', '.join(unknown)}, which no argument gives"

@@ -305,8 +305,16 @@ def _convert_pair(expr: PrimExpr, first: str, second: str) -> None:
 
 def bind_value(binding: Any) -> None:
     """Convert what a Let gives its variable: a number takes the variable's dtype."""
+    name = type(binding).__name__
+    if not isinstance(binding.var, Var):
+        raise TypeError(f"{name} binds a Var, found {type(binding.var).__name__}")
     if not isinstance(binding.value, PrimExpr):
-        set_slot(binding, "value", match_dtypes(binding.var, binding.value)[1])
+        value = match_dtypes(binding.var, binding.value)[1]
+        if value.dtype != binding.var.dtype:
+            raise TypeError(
+                f"{name}: {binding.value} is no {binding.var.dtype!s}, the dtype of {binding.var.name}"
+            )
+        set_slot(binding, "value", value)
 
 
 class BinaryExpr(PrimExpr):
@@ -673,7 +681,7 @@ def _own_dtype(value: Any) -> DataType:
     """The dtype of a number given without one."""
     if isinstance(value, (IntImm, FloatImm)):
         return value.dtype
-    if isinstance(value, _NUMPY):
+    if isinstance(value, _NUMPY) or (hasattr(value, "dtype") and getattr(value, "shape", None) == ()):
         return DataType(value.dtype)
     if isinstance(value, bool):
         return BOOL

@@ -38,6 +38,7 @@ from .expr import (
     Sub,
     Var,
 )
+from .functor import post_order
 
 Bound: TypeAlias = "int | float"
 """An integer, or ±inf."""
@@ -111,6 +112,26 @@ def plain_interval(expr: PrimExpr) -> Interval:
         return interval
 
     return values(expr)
+
+
+def may_overflow(expr: PrimExpr) -> bool:
+    """True unless each int64 operation in an expression fits into 64 bits, as far as `operation_range` tells."""
+    done: dict[int, Interval] = {}
+    leaves = False
+
+    def values(part: PrimExpr) -> Interval:
+        nonlocal leaves
+        interval = done.get(id(part))
+        if interval is None:
+            interval = operation_range(part, values)
+            if not within(interval, part.dtype):
+                leaves = leaves or part.dtype == "int64"
+                interval = dtype_range(part.dtype)
+            done[id(part)] = interval
+        return interval
+
+    post_order(expr, values)
+    return leaves
 
 
 def is_plainly_true(condition: PrimExpr) -> bool:

@@ -256,7 +256,7 @@ def array(source: object, device: Device | None = None, dtype: object = None) ->
     Raises
     ------
     ValueError
-        If `device` is not the host.
+        If `device` is not the host, or `dtype` does not hold an integer of 64 bits and more.
     """
     if device is not None:
         require_host(device, "array")
@@ -264,9 +264,12 @@ def array(source: object, device: Device | None = None, dtype: object = None) ->
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     name = dtype_of_numpy(value.dtype) if dtype is None else canonical_dtype(dtype)
-    if isinstance(source, list | tuple) and is_float(name):
+    if isinstance(source, list | tuple) and dtype is not None:
         value = exact_array(source)
-    return NDArray(copy_of_numpy(value, name, device))
+    try:
+        return NDArray(copy_of_numpy(value, name, device))
+    except OverflowError:  # of Python's integers, which NumPy does not cast
+        raise ValueError(f"array: a number is out of the range of {name}") from None
 
 
 def _restored(value: Array, index: int) -> NDArray:

@@ -26,11 +26,21 @@ from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
 from ..expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
 from ..info.text import struct_info_text
-from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, matching_free_vars, structural_hash
+from ..ir import (
+    Diagnostic,
+    DiagnosticError,
+    IRModule,
+    Node,
+    Op,
+    RelaxExpr,
+    matching_free_vars,
+    structural_hash,
+)
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
 from ..prim import Analyzer
+from ..prim import Var as PrimVar
 from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
@@ -191,7 +201,7 @@ class _Template(NamedTuple):
         if self.facts is not None and self.facts is not facts:
             return None
         variables = matching_free_vars(self.key, key)
-        if variables is None:
+        if variables is None or any(_is_size(old) is not _is_size(new) for old, new in variables.items()):
             return None
         callee, _, *rest = self.call.args
         leaves = _leaves(call)
@@ -202,6 +212,11 @@ class _Template(NamedTuple):
         )
         renamed = {old: new for old, new in variables.items() if old is not new}
         return substitute(made, renamed) if renamed else made
+
+
+def _is_size(variable: Node) -> bool:
+    """True for a variable that a kernel may take for a size, which is passed to it otherwise than any other number."""
+    return isinstance(variable, PrimVar) and variable.nonnegative
 
 
 def _place(call: Call, where: str) -> str:

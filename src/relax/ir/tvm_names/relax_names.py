@@ -133,11 +133,10 @@ NAMESPACES: Final = (
         "tvm.relax.op.memory",
         "relax.op.memory",
         works="alloc_storage alloc_tensor kill_storage kill_tensor",
-        missing={
-            "view ensure_zero_offset": (
-                "views are made by the compiler; use `relax.op.reshape`, `relax.op.strided_slice`"
-            ),
+        differs={
+            "view": "the dtype stays, and the result is a tensor of its own, which shares memory where nobody can tell"
         },
+        missing={"ensure_zero_offset": "tensors begin at their first byte; leave it out"},
     ),
     Namespace(
         "tvm.relax.op.vm",

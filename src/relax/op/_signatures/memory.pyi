@@ -1,7 +1,9 @@
 """The operators of `relax.op.memory`, as editors and type checkers see them. Written by tools/make_stubs.py."""
 
+from collections.abc import Sequence
 from relax.expr import Call
 from relax.ir.expr import RelaxExpr
+from relax.op.memory_view import TensorLike
 from relax.op.storage import DTypeLike, ScalarLike, ShapeLike
 from typing import Any
 
@@ -26,3 +28,11 @@ def kill_storage(storage: Any) -> Call:
 
 def kill_tensor(tensor: Any) -> Call:
     """A tensor is not used after this."""
+
+def view(
+    data: TensorLike,
+    shape: RelaxExpr | Sequence[Any] | None = None,
+    dtype: DTypeLike = None,
+    relative_byte_offset: int | RelaxExpr | None = None,
+) -> Call:
+    """The elements of data from a byte on, in a shape: ``reshape`` of a ``strided_slice``. The dtype stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
@@ -47,6 +48,10 @@ class PrinterConfig:
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise TypeError(f"script() has no option {name!r}{hint}")
         given = {k: v for k, v in options.items() if k in known}
+        for option in ("module_alias", "ir_prefix", "tir_prefix", "relax_prefix"):
+            word = given.get(option)
+            if word and (not word.isidentifier() or keyword.iskeyword(word)):
+                raise ValueError(f"script(): {option} must be a name, found {word!r}")
         if "obj_to_underline" in given:
             marked = given["obj_to_underline"]
             several = isinstance(marked, (list, tuple))

@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...expr import Call, PrimValue, ShapeExpr, Tuple
-from ...ir import GlobalVar, IRModule, RelaxExpr, StructInfo
+from ...ir import GlobalVar, IRModule, RelaxExpr, StructInfo, structural_equal
 from ...op import is_call_of
 from ...op.intrinsics import CallTIR
 from ...prim import IntImm, PrimExpr, Var, free_vars, substitute
+from ...prim.intervals import may_overflow
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ...tir.buffer import Buffer
 from ...tir.nests import is_compact, same_size
@@ -108,12 +109,12 @@ class _Match:
         int_at = first + len(outputs) if integers_last else first
         if not self.written <= set(range(out_at, out_at + len(outputs))):
             return None
-        fits = [self.scalar(p, v) for p, v in zip(params[int_at:], integers, strict=False)]
+        fits = [self.computed(p, v, outputs) for p, v in zip(params[int_at:], integers, strict=False)]
         tensors: list[tuple[Buffer, RelaxExpr]] = []
         for param, value in zip(params, inputs, strict=False):
             buffer = self.func.buffer_map.get(param)
             if buffer is None:
-                fits.append(isinstance(value, PrimValue) and self.scalar(param, value.value))
+                fits.append(isinstance(value, PrimValue) and self.computed(param, value.value, outputs))
             else:
                 fits.append(self.tensor(buffer, value.struct_info_))
                 tensors.append((buffer, value))
@@ -123,6 +124,15 @@ class _Match:
         if not all(fits) or not all(self.size_fits(size, dim) for size, dim in self.sizes):
             return None
         return KernelCall(self.func, callee, tuple(tensors), tuple(made), self.values, returns_tuple)
+
+    def computed(self, param: Var, value: PrimExpr, outputs: tuple[TensorStructInfo, ...]) -> bool:
+        """Bind a scalar that a kernel would compute itself. A kernel wraps around where the caller has an error.
+
+        A dimension of a result is computed, with that error, wherever the kernel is.
+        """
+        dims = (dim for info in outputs for dim in dims_of(info) or ())
+        safe = not may_overflow(value) or any(structural_equal(value, dim) for dim in dims)
+        return safe and self.scalar(param, value)
 
     def scalar(self, param: Var, value: PrimExpr) -> bool:
         """Bind a scalar parameter; False if the value may not fit."""
