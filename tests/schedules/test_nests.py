@@ -279,6 +279,17 @@ def test_reductions_over_every_axis(target, reduction, axis):
         check(func, target, data, outputs=[(result, "float32")], tolerance=1e-4)
 
 
+def test_axes_of_no_buffer_stay_apart(target):
+    """No buffer bounds how many iterations they have together: 2^32 for each would be 0 in 64 bits."""
+    n, s = *sizes("n"), placeholder(name="s")
+    i, j = (te.reduce_axis((0, n), name) for name in "ij")
+    c = te.compute((1,), lambda _: te.sum(te.exp(s()), axis=[i, j]), "C")
+    func = func_of(c, s, placeholder(n))
+    assert "n * n" not in schedule(func, target, RULES).script()
+    for size in (0, 1, 7, 70):
+        check(func, target, numbers(), numbers(size), outputs=[((1,), "float32")], tolerance=1e-4)
+
+
 @pytest.mark.parametrize("reduction", [*REDUCTIONS, topi.min, topi.argmin], ids=lambda f: f.__name__)
 def test_no_rows_of_unknown_length(target, reduction):
     """Nothing is divided by the number of rows."""

@@ -271,7 +271,8 @@ def _merge_of(group: Group, outer: Axis, inner: Axis) -> _Merge | None:
         if (outer in stage.reduced) != (inner in stage.reduced) or not _fits(stage, merge):
             return None
     accesses = [access for stage in group.stages for access in _accesses(stage)]
-    return merge if all(_is_at(access, merge) for access in accesses) else None
+    # The elements of a buffer are so few that they can be counted; iterations over nothing need not be.
+    return merge if merge.places and all(_is_at(access, merge) for access in accesses) else None
 
 
 def _is_at(access: BufferLoad | BufferStore, merge: _Merge) -> bool:
