@@ -329,3 +329,21 @@ def test_the_collector_hardly_runs_while_a_program_is_loaded():
     assert len(runs) <= 2
     x = np.zeros((2, 4), "float32")
     np.testing.assert_allclose(machine["f0"](x).numpy(), np.exp(x))
+
+
+def test_a_build_leaves_few_cycles_for_the_collector():
+    """They keep what is compiled in memory, which the collector looks at until the build ends."""
+
+    def left(n):
+        mod = from_source(growth.functions(n))
+        gc.collect()
+        gc.disable()
+        try:
+            relax.build(mod, "llvm")
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    left(5)
+    few, many = left(20), left(60)
+    assert (many - few) / 40 < 150  # objects: those of a function as it was lowered, not of all its forms
