@@ -247,7 +247,8 @@ def _reset(cx: Context, call: Call) -> Val:
 
 def _set(cx: Context, call: Call) -> Val:
     list_, index, value = call.args
-    at, _ = _arguments(cx, [value])
+    held = isinstance(value, Call) and value.intrinsic == "anylist_getitem"
+    at = f"ptr {cell(cx, value)}" if held else _arguments(cx, [value])[0]
     _support(cx, "set", f"ptr {_result(cx, list_, index)}", at)
     return cx.i64(0)
 

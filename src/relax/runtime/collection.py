@@ -15,7 +15,7 @@ from typing import Final
 
 from .forks import hold_at_fork
 
-_OBJECTS: Final = 50_000
+_OBJECTS: Final = 300_000
 """New objects after which the collector looks at them; Python's default is some hundred."""
 
 _lock: Final = threading.Lock()
