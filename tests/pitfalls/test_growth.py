@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import itertools
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -273,6 +274,15 @@ class Module:
 """
     step(relax.transform.Normalize()(from_source(text)))
     assert len(walked) == 1
+
+
+def test_reads_are_counted_only_where_there_are_convolutions(monkeypatch):
+    module = sys.modules["relax.transform.fold_batchnorm_to_conv2d"]
+    count, counted = module.read_counts, []
+    monkeypatch.setattr(module, "read_counts", lambda function: counted.append(function) or count(function))
+    mod = relax.transform.Normalize()(from_source(growth.functions(5)))
+    assert relax.transform.FoldBatchnormToConv2D()(mod) is mod
+    assert not counted
 
 
 class _Measured(str):
