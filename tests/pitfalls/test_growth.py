@@ -8,9 +8,11 @@ does cannot be counted; there the size of what it gets in one piece is.
 from __future__ import annotations
 
 import cProfile
+import gc
 import importlib.util
 import itertools
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import pytest
 
 import relax
 from relax import tir
-from relax.codegen import build_module, resolve
+from relax.codegen import build_module, resolve, worker
 from relax.codegen.module import module_text
 from relax.codegen.object import machine_of
 from relax.codegen.parallel import emit_objects
@@ -46,6 +48,23 @@ def calls(action):
     finally:
         profile.disable()
     return sum(entry.callcount for entry in profile.getstats())
+
+
+def compiled_texts(mod):
+    """The texts that LLVM gets of a program."""
+    seen = []
+    emit = worker.emit_object
+
+    def noted(text, machine):
+        seen.append(text)
+        return emit(text, machine)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELAX_CACHE_DIR", "")
+        patch.setenv("RELAX_JOBS", "1")
+        patch.setattr(worker, "emit_object", noted)
+        relax.build(mod, "llvm")
+    return seen
 
 
 def step(make, n):
@@ -257,6 +276,15 @@ class Module:
     assert len(walked) == 1
 
 
+def test_reads_are_counted_only_where_there_are_convolutions(monkeypatch):
+    module = sys.modules["relax.transform.fold_batchnorm_to_conv2d"]
+    count, counted = module.read_counts, []
+    monkeypatch.setattr(module, "read_counts", lambda function: counted.append(function) or count(function))
+    mod = relax.transform.Normalize()(from_source(growth.functions(5)))
+    assert relax.transform.FoldBatchnormToConv2D()(mod) is mod
+    assert not counted
+
+
 class _Measured(str):
     """A text that counts how often its length is asked for."""
 
@@ -279,3 +307,53 @@ def test_the_longest_text_is_found_without_a_look_at_all_others(monkeypatch):
         return _Measured.asked
 
     assert 0 < asked(400) <= 2 * asked(200) + 4
+
+
+def test_llvm_derives_nothing_of_many_parameters():
+    """Its passes over all functions would look at every operand of a call again for each one that they learn of."""
+    n = 100
+    mod = from_source(growth.operands(n))
+    text = "\n".join(compiled_texts(mod))
+    assert len(re.findall(r"^define weak hidden i32 @relax\.body", text, re.MULTILINE)) == 1
+    few = "\n".join(compiled_texts(from_source(growth.operands(3))))
+    assert "define weak hidden" not in few
+    arrays = [np.float32([i, -i]) for i in range(n)]
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    np.testing.assert_array_equal(vm["main"](*arrays).numpy(), np.concatenate(arrays))
+
+
+def test_the_collector_hardly_runs_while_a_program_is_loaded():
+    executable = relax.build(from_source(growth.functions(100)), "llvm")
+    runs = []
+
+    def note(phase, info):
+        if phase == "start":
+            runs.append(info)
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        machine = relax.VirtualMachine(executable, relax.cpu())
+    finally:
+        gc.callbacks.remove(note)
+    assert len(runs) <= 2
+    x = np.zeros((2, 4), "float32")
+    np.testing.assert_allclose(machine["f0"](x).numpy(), np.exp(x))
+
+
+def test_a_build_leaves_few_cycles_for_the_collector():
+    """They keep what is compiled in memory, which the collector looks at until the build ends."""
+
+    def left(n):
+        mod = from_source(growth.functions(n))
+        gc.collect()
+        gc.disable()
+        try:
+            relax.build(mod, "llvm")
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    left(5)
+    few, many = left(20), left(60)
+    assert (many - few) / 40 < 150  # objects: those of a function as it was lowered, not of all its forms

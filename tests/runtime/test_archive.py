@@ -211,3 +211,22 @@ def test_symbols_found_in_other_units_are_not_asked_for():
     wanted = {obj.symbols[i].name for i in used if obj.symbols[i].section == SHN_UNDEF}
     assert wanted == {"TVMFFIErrorSetRaisedFromCStr"}
     assert {s.name for s in obj.symbols if s.binding == STB_GLOBAL and s.section} == {"p.f", "p.g"}
+
+
+def test_a_weak_definition_gives_way_to_another_in_its_own_unit_too():
+    asking = compile_ir("""
+define weak hidden i64 @relax.answer() {
+  ret i64 1
+}
+define i32 @relax.function.0(ptr %self, ptr %args, i32 %n, ptr %ret) {
+  %answer = call i64 @relax.answer()
+  store i32 1, ptr %ret
+  %at = getelementptr i8, ptr %ret, i64 8
+  store i64 %answer, ptr %at
+  ret i32 0
+}
+""")
+    answering = compile_ir("define hidden i64 @relax.answer() {\n  ret i64 2\n}")
+    asked = asking, ("ask",), ()
+    for units, answer in (([asked], 1), ([asked, (answering, (), ())], 2), ([(answering, (), ()), asked], 2)):
+        assert load_object(write_archive(units)).get_function("__tvm_ffi_ask")() == answer

@@ -38,8 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ..ir.forks import hold_at_fork
 from ..runtime.files import write_parts
+from ..runtime.forks import hold_at_fork
 
 _log = logging.getLogger(__name__)
 

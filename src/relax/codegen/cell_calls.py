@@ -14,7 +14,7 @@ from ..runtime.combine import body_symbol
 from ..runtime.compiled import COMPILED_PREFIX
 from ..runtime.native import PACKED_PREFIX
 from .builder import FunctionBuilder, Operand, quoted
-from .cells import cell_function
+from .cells import INNER_CALL, Passed, cell_function
 from .context import Context
 from .formula import Val, signed
 from .layouts import ANY_TYPE, BOOL, FLOAT, INT, OBJECT_HEADER, POINTER
@@ -22,8 +22,8 @@ from .support import MESSAGES
 from .types import dlpack_code, register_type
 
 _RAW_STRING: Final = 8
-INNER_CALL: Final = 0x52454C44
-"""The type index in the place of a result by which a compiled function calls another; nothing has it."""
+_TOLD: Final = 4
+"""Arguments from which on a packed call gets them by a table: fewer are stored by less code than a loop runs."""
 NOTHING: Final = ("i64 0", "i64 0")
 """The words of a cell that holds nothing."""
 
@@ -136,10 +136,42 @@ def _result(cx: Context, list_: PrimExpr, index: PrimExpr) -> Operand:
 
 def _call_packed(cx: Context, call: Call) -> Val:
     list_, index, function, _, *args = call.args
-    operands = _arguments(cx, args)
+    told = _told(cx, args) if len(args) >= _TOLD else None
+    name, operands = ("call", _arguments(cx, args)) if told is None else ("call_with", told)
     callee, to = cell(cx, function), _result(cx, list_, index)
-    cx.leave_unless_zero(_support(cx, "call", f"ptr {callee}", *operands, f"ptr {to}"))
+    cx.leave_unless_zero(_support(cx, name, f"ptr {callee}", *operands, f"ptr {to}"))
     return cx.i64(0)
+
+
+def _told(cx: Context, args: Sequence[PrimExpr]) -> list[Operand] | None:
+    """Arguments as a constant table, with the lists and the pointer that it speaks of; None where they are others."""
+    lists = {
+        cx.vars[param].ref: kind
+        for param, kind in zip(cx.unit.functions[cx.name].params, _LISTS, strict=True)
+    }
+    words, pointer = [INT, len(args)], "null"
+    for arg in args:
+        if isinstance(arg, IntImm):
+            words += [BOOL if arg.dtype.is_bool else INT, signed(arg.value, 64)]
+        elif not isinstance(arg, Call):
+            return None
+        elif arg.intrinsic == "anylist_getitem":
+            words += [lists[cx.value(arg.args[0]).ref], cast(IntImm, arg.args[1]).value]
+        elif arg.intrinsic == "address_of":
+            address = cx.value(arg).ref
+            if pointer not in ("null", address):
+                return None
+            pointer = address
+            words += [Passed.POINTER, 0]
+        else:
+            return None
+    texts = [str(int(word)) for word in words]
+    table = cx.b.module.table(f"relax.told.{'.'.join(texts)}", "i64", texts)
+    return [*(f"ptr {ref}" for ref in lists), f"ptr {pointer}", f"ptr {table}"]
+
+
+_LISTS: Final = (Passed.REGISTER, Passed.CELL)
+"""The parameters of a compiled function, as tables of arguments speak of them."""
 
 
 def _called_compiled(last: bool) -> Callable[[Context, Call], Val]:
@@ -215,7 +247,8 @@ def _reset(cx: Context, call: Call) -> Val:
 
 def _set(cx: Context, call: Call) -> Val:
     list_, index, value = call.args
-    at, _ = _arguments(cx, [value])
+    held = isinstance(value, Call) and value.intrinsic == "anylist_getitem"
+    at = f"ptr {cell(cx, value)}" if held else _arguments(cx, [value])[0]
     _support(cx, "set", f"ptr {_result(cx, list_, index)}", at)
     return cx.i64(0)
 

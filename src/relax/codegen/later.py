@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Final
 
-from ..ir.forks import hold_at_fork
+from ..runtime.forks import hold_at_fork
 from . import cache
 
 _lock: Final = threading.Lock()

@@ -35,6 +35,13 @@ from .wrapper import Wrapper, symbol_name
 _BATCH: Final = 80
 """Registers of the compiled Relax functions of one LLVM module: a function of one call has five."""
 
+_MANY: Final = 64
+"""Parameters of a body beyond which LLVM is told that another definition may replace it, which is never so.
+
+Its passes over all functions of a module then derive nothing of the parameters: they look at all operands of a call
+again for each one of which they learn something. Nobody would use it, as the wrapper is not optimised.
+"""
+
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
 
@@ -213,7 +220,7 @@ def _write(unit: Unit, name: str, func: PrimFunc) -> None:
         known = checked_signature(unit, name, func)
         _write_inner(unit, name, func, known)
         if REGISTERS in func.attrs:
-            write_entry(unit, name, func.attrs, _RULES)
+            write_entry(unit, name, func.attrs)
         elif PARALLEL_BODY not in func.attrs:
             Wrapper(unit, name, known, _RULES).write()
     except DiagnosticError as error:
@@ -245,6 +252,8 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     )
     # A kernel's body is called by compiled Relax functions too, which are in other modules.
     linkage = "hidden" if PARALLEL_BODY not in func.attrs and REGISTERS not in func.attrs else "internal"
+    if linkage == "hidden" and len(parameters) > _MANY:
+        linkage = "weak hidden"
     head = f"define {linkage} i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
     b.share()

@@ -145,7 +145,11 @@ def support_text() -> str:
 
 def raise_error(module: ModuleBuilder, kind: str, text: str, arguments: Sequence[Operand]) -> str:
     """The call that sets an error: of a kind, with the message printf makes of a text and up to four integers."""
-    number = module.message(kind, text)
+    return raise_numbered(module, module.message(kind, text), arguments)
+
+
+def raise_numbered(module: ModuleBuilder, number: Operand, arguments: Sequence[Operand]) -> str:
+    """The call that sets the error of a message of the module, by its number."""
     function = module.support("relax.raise", "void", "ptr, i32, i64, i64, i64, i64")
     operands = [f"i64 {a}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
     return f"call void {function}(ptr {MESSAGES}, i32 {number}, {', '.join(operands)})"

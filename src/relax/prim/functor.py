@@ -44,16 +44,16 @@ def post_order(expr: PrimExpr, visit: Callable[[PrimExpr], Any]) -> None:
 
     An object that occurs several times is visited once.
     """
-    seen: set[int] = set()
+    _post_order(expr, visit, set())
 
-    def walk(part: PrimExpr) -> None:
-        if id(part) not in seen:
-            seen.add(id(part))
-            for below in sub_expressions(part):
-                walk(below)
-            visit(part)
 
-    walk(expr)
+def _post_order(part: PrimExpr, visit: Callable[[PrimExpr], Any], seen: set[int]) -> None:
+    # No local function that calls itself: it would be a cycle, which keeps all that `visit` holds for the collector.
+    if id(part) not in seen:
+        seen.add(id(part))
+        for below in sub_expressions(part):
+            _post_order(below, visit, seen)
+        visit(part)
 
 
 def rewrite(expr: PrimExpr, function: Callable[[PrimExpr], PrimExpr | None]) -> PrimExpr:

@@ -57,6 +57,8 @@ class _Combined:
     """Symbols the units offer each other, by name."""
     weak: set[str] = field(default_factory=set[str])
     """Those of them that another unit's definition replaces."""
+    replaceable: list[int] = field(default_factory=list[int])
+    """The weak definitions: they are what is defined under their name, for their own unit as well."""
     wanted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int])
     """Symbols that are not defined, by name and by whether they may be absent."""
 
@@ -90,6 +92,8 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
     final = list(range(len(into.symbols)))
     for (name, _), index in into.wanted.items():
         final[index] = into.defined.get(name, index)
+    for index in into.replaceable:
+        final[index] = into.defined[into.symbols[index].name]
     for unit, (sections, symbols) in zip(archive.units, placed, strict=True):
         targets = [final[index] for index in symbols]
         for section, group in parsed[unit.object].relocations.items():
@@ -130,6 +134,8 @@ def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[l
             local = symbol._replace(name=bodies.get(symbol.name, symbol.name), binding=STB_LOCAL)
             symbols.append(into.add(_moved(local, sections)))
             _offer(into, local.name, symbol.binding, symbols[-1])
+            if symbol.binding == STB_WEAK:
+                into.replaceable.append(symbols[-1])
     if kernels:
         names = ", ".join(name.removeprefix(prefix) for name in kernels.values())
         raise ObjectFileError(f"object {unit.object} does not define all of its kernels: {names}")

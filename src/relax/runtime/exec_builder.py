@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import tvm_ffi
 
@@ -41,6 +41,9 @@ from .executable import Executable
 from .info import FuncInfo, Info, ObjectInfo
 from .sizes import check_dimensions
 from .tensor import tensor_of
+
+_PLAIN: Final = frozenset({str, type(None)})
+"""Types of most constants: equal ones are found without a look at what else a value may be."""
 
 
 @dataclass
@@ -106,12 +109,12 @@ class ExecBuilder:
         Equal strings, shapes and numbers are kept once; tensors are kept as often as they are given. Raises
         ValueError for a shape whose dimensions are no sizes.
         """
+        if type(value) in _PLAIN and (known := self._constants.get((type(value), value))) is not None:
+            return Const(known)
         if isinstance(value, (Reg, Imm, Const, Func)):
             return value
         if type(value) is int or (isinstance(value, int) and not isinstance(value, bool)):
             return Imm(value)
-        if type(value) is str and (known := self._constants.get((str, value))) is not None:
-            return Const(known)
         if isinstance(value, tvm_ffi.Shape):
             check_dimensions(value)
         tensor = tensor_of(value)

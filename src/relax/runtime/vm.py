@@ -22,6 +22,7 @@ from .allocator import Allocator, MemoryStats
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
+from .collection import rarely_collected
 from .compiled import give_back, given_results
 from .configuration import devices_of, memory_policy
 from .debug_info import names_of_call
@@ -113,7 +114,8 @@ class VirtualMachine:
         self._profile = profile
         self._numerics: Kinds | None = kinds_of(check_numerics)
         self._allocator.prepare(*first_memory(executable.program))
-        self._codes = Linker(self, executable, self.devices, self._allocator).link()
+        with rarely_collected():
+            self._codes = Linker(self, executable, self.devices, self._allocator).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
         self.is_watched = self._numerics is not None

@@ -30,18 +30,18 @@ def post_order_visit(node: Node, visit: Callable[[Node], Any]) -> None:
 
     An object that occurs in several places is visited once. The fields of a Buffer are not entered.
     """
-    seen: set[int] = set()
+    _post_order_visit(node, visit, set())
 
-    def walk(part: Node) -> None:
-        if id(part) in seen:
-            return
-        seen.add(id(part))
-        if not part.__is_variable__:
-            for below in children_of(part):
-                walk(below)
-        visit(part)
 
-    walk(node)
+def _post_order_visit(part: Node, visit: Callable[[Node], Any], seen: set[int]) -> None:
+    # No local function that calls itself: it would be a cycle, which keeps all that `visit` holds for the collector.
+    if id(part) in seen:
+        return
+    seen.add(id(part))
+    if not part.__is_variable__:
+        for below in children_of(part):
+            _post_order_visit(below, visit, seen)
+    visit(part)
 
 
 def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:

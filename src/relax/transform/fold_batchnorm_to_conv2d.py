@@ -71,6 +71,8 @@ class _Folder(KnownValues):
         )
 
     def rewrite_function(self, function: Function, name: str = "") -> Function:
+        if not self.concerns(function):  # reads are counted where that is of use
+            return function
         self.reads = read_counts(function)
         for binding in bindings_in(function):
             value = binding.value

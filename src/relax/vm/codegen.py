@@ -297,31 +297,31 @@ def _bindings(seq: SeqExpr) -> list[_Bound]:
 def _count_uses(body: SeqExpr) -> dict[Var, int]:
     """The number of reads of each variable."""
     uses: dict[Var, int] = {}
-
-    def visit(expr: RelaxExpr) -> None:
-        match expr:
-            case Var():
-                uses[expr] = uses.get(expr, 0) + 1
-            case Tuple(fields):
-                for field in fields:
-                    visit(field)
-            case TupleGetItem(source):
-                visit(source)
-            case Call(op, args):
-                for part in (op, *args):
-                    visit(part)
-            case If(cond, yes, no):
-                for part in (cond, yes, no):
-                    visit(part)
-            case SeqExpr():
-                for binding in _bindings(expr):
-                    visit(binding.value)
-                visit(expr.body)
-            case _:
-                pass
-
-    visit(body)
+    _add_uses(body, uses)
     return uses
+
+
+def _add_uses(expr: RelaxExpr, uses: dict[Var, int]) -> None:
+    match expr:
+        case Var():
+            uses[expr] = uses.get(expr, 0) + 1
+        case Tuple(fields):
+            for field in fields:
+                _add_uses(field, uses)
+        case TupleGetItem(source):
+            _add_uses(source, uses)
+        case Call(op, args):
+            for part in (op, *args):
+                _add_uses(part, uses)
+        case If(cond, yes, no):
+            for part in (cond, yes, no):
+                _add_uses(part, uses)
+        case SeqExpr():
+            for binding in _bindings(expr):
+                _add_uses(binding.value, uses)
+            _add_uses(expr.body, uses)
+        case _:
+            pass
 
 
 __all__ = ["NOT_LOWERED", "FuncInfo", "generate"]

@@ -26,10 +26,10 @@ from ..codegen.object import expect_kernels, machine_of
 from ..codegen.parallel import Compilers
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
-from ..ir.collection import rarely_collected
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
+from ..runtime.collection import rarely_collected
 from ..runtime.debug_info import KernelInfo
 from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target

@@ -4,5 +4,8 @@ from __future__ import annotations
 
 from .library import library_text
 from .support_code import FUNCTIONS, TABLE_MARK, cell_function, cells_text
+from .values import INNER_CALL, Passed
 
-__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text", "library_text"]
+__all__ = [
+    "FUNCTIONS", "INNER_CALL", "TABLE_MARK", "Passed", "cell_function", "cells_text", "library_text",
+]  # fmt: skip

@@ -4,7 +4,7 @@ Each check is written once, by a function of `CHECKS`, and becomes two functions
 functions, which ask whether a value fits, and ask a builtin for the error where it does not; and for shared libraries,
 which have no builtins, and raise the error (`library_checks`).
 
-    i1  relax.cells.v5.fits_<check>(value, numbers, slots, other)
+    i1  relax.cells.v7.fits_<check>(value, numbers, slots, other)
     i32 relax.library.v1.refuse_<check>(value, numbers, slots, other, notes, context)
 
 The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are what the

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Final
 
 from ...runtime.allocator import SMALL_STORAGE
+from ...runtime.compiled import MOST_CALLS, STACK_LIMIT
 from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.native import CELLS
 from ...runtime.tensor import LARGE_PAGE
@@ -34,7 +35,7 @@ from .objects import OBJECTS
 from .overlaps import OVERLAPS
 from .questions import QUESTIONS
 from .tables import TABLES
-from .values import VALUES
+from .values import INNER_CALL, VALUES, Passed, Refused
 
 TABLE_MARK: Final = 0x52454C58
 """The upper half of a table's second word: no object of tvm-ffi has it there."""
@@ -48,11 +49,9 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
     "reset": ("void", "ptr"),
     "set": ("void", "ptr, ptr"),
     "call": ("i32", "ptr, ptr, i32, ptr"),
+    "call_with": ("i32", "ptr, ptr, ptr, ptr, ptr, ptr"),
+    "run": ("i32", "ptr, ptr, i32, ptr, ptr, ptr"),
     "keep": ("void", "ptr, ptr"),
-    "enter": ("i32", "ptr, i32, ptr, ptr"),
-    "leave": ("void", "ptr, i64"),
-    "deeper": ("i32", "ptr, ptr, i32, i32, ptr"),
-    "program": ("ptr", ""),
     "plain": ("i1", "ptr"),
     **{f"fits_{check}": ("i1", "ptr, ptr, ptr, ptr") for check in CHECKS},
     "keep_apart": ("void", "ptr, i64, i64"),
@@ -114,6 +113,11 @@ def cells_text() -> str:
         "LIMIT": str(DIMENSION_LIMIT),
         "MOST": str(_MOST_BYTES),
         "MARK": str(TABLE_MARK),
+        "INNER_CALL": str(INNER_CALL),
+        "MOST_CALLS": str(16 * MOST_CALLS + 8),
+        "STACK_LIMIT": str(16 * STACK_LIMIT + 8),
+        **{answer.name: str(answer.value) for answer in Refused},
+        **{passed.name: str(passed.value) for passed in Passed},
         "RAW": str(_RAW),
         "SMALL": str(SMALL_STORAGE),
         "LARGE_PAGE": str(LARGE_PAGE),

@@ -5,7 +5,27 @@ LLVM IR; `support_code` says what the names in angle brackets stand for.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
+
+
+class Passed(IntEnum):
+    """Arguments of `call_with` that are no constants, by what its table has in the place of their type index."""
+
+    REGISTER = -1
+    CELL = -2
+    POINTER = -3
+
+
+class Refused(IntEnum):
+    """Answers of `run` for calls of which the function itself sets the error."""
+
+    MISCOUNTED = 1
+    LONELY = 2
+
+
+INNER_CALL: Final = 0x52454C44
+"""The type index in the place of a result by which a compiled function calls another; nothing has it."""
 
 VALUES: Final = """
 define void @<P>reset(ptr %cell) nounwind {
@@ -140,6 +160,157 @@ define i32 @<P>deeper(ptr %function, ptr %args, i32 %count, i32 %depth, ptr %res
   %at = getelementptr i8, ptr %function, i64 8
   %object = load ptr, ptr %at
   %status = call i32 @TVMFFIFunctionCall(ptr %object, ptr %all, i32 %more, ptr %result)
+  ret i32 %status
+}
+define i32 @<P>run(ptr %self, ptr %args, i32 %count, ptr %result, ptr %body, ptr %facts) nounwind {
+entry:
+  ; the packed form of a compiled function (`relax.codegen.entry`), whose facts are four numbers: its parameters, the
+  ; most arguments, its registers, its cell in the table (0: none)
+  %given = load i32, ptr %facts
+  %most_at = getelementptr i32, ptr %facts, i64 1
+  %most = load i32, ptr %most_at
+  %enough = icmp sge i32 %count, %given
+  %few = icmp sle i32 %count, %most
+  %counted = and i1 %enough, %few
+  br i1 %counted, label %known, label %miscounted
+known:
+  %there = icmp ne ptr %self, null
+  br i1 %there, label %look, label %alone
+look:
+  %mark_at = getelementptr i8, ptr %self, i64 12
+  %mark = load i32, ptr %mark_at
+  %marked = icmp eq i32 %mark, <MARK>
+  br i1 %marked, label %go, label %alone
+alone:
+  ; a function that was made of its address alone is called with itself, or with nothing: then its table is that of the
+  ; shared library which it is in
+  %own = call ptr @<P>program()
+  %address = ptrtoint ptr %own to i64
+  switch i64 %address, label %go [ i64 0, label %lonely i64 1, label %refused ]
+go:
+  %context = phi ptr [ %self, %look ], [ %own, %alone ]
+  %table = getelementptr i8, ptr %context, i64 16
+  %registers_at = getelementptr i32, ptr %facts, i64 2
+  %registers = load i32, ptr %registers_at
+  %n = zext i32 %registers to i64
+  %frame = add i64 %n, 1
+  %r = alloca <ANY>, i64 %frame, align 16
+  ; behind the registers, the depth of the call, and where the stack began
+  %kind = load i32, ptr %result
+  %inner = icmp eq i32 %kind, <INNER_CALL>
+  %told = load i64, ptr %result
+  %told_base_at = getelementptr i8, ptr %result, i64 8
+  %told_base = load i64, ptr %told_base_at
+  %here = ptrtoint ptr %r to i64
+  %told_depth = sub i64 %told, <INNER_CALL>
+  %first = select i1 %inner, i64 %told_depth, i64 0
+  %base = select i1 %inner, i64 %told_base, i64 %here
+  %behind = getelementptr <ANY>, ptr %r, i64 %n
+  store i64 %first, ptr %behind
+  %base_at = getelementptr i8, ptr %behind, i64 8
+  store i64 %base, ptr %base_at
+  ; where calls are too deep for the machine or the stack, the function in the function's own cell is called instead
+  %depth = lshr i64 %first, 32
+  %used = sub i64 %base, %here
+  %most_calls_at = getelementptr i8, ptr %table, i64 <MOST_CALLS>
+  %most_calls = load i64, ptr %most_calls_at
+  %limit_at = getelementptr i8, ptr %table, i64 <STACK_LIMIT>
+  %limit = load i64, ptr %limit_at
+  %many = icmp sgt i64 %depth, %most_calls
+  %deep = icmp sgt i64 %used, %limit
+  %deeper = or i1 %many, %deep
+  %cell_at = getelementptr i32, ptr %facts, i64 3
+  %cell = load i32, ptr %cell_at
+  %has_cell = icmp ne i32 %cell, 0
+  %elsewhere = and i1 %deeper, %has_cell
+  br i1 %elsewhere, label %hand_on, label %flat
+hand_on:
+  %index = zext i32 %cell to i64
+  %function = getelementptr <ANY>, ptr %table, i64 %index
+  %short = trunc i64 %depth to i32
+  %handed = call i32 @<P>deeper(ptr %function, ptr %args, i32 %given, i32 %short, ptr %result)
+  ret i32 %handed
+flat:
+  %bytes = shl i64 %n, 4
+  call void @llvm.memset.p0.i64(ptr align 16 %r, i8 0, i64 %bytes, i1 false)
+  %entered = call i32 @<P>enter(ptr %args, i32 %given, ptr %r, ptr %table)
+  %is_in = icmp eq i32 %entered, 0
+  br i1 %is_in, label %rest, label %finish
+rest:
+  ; memory for results
+  %offered = sub i32 %count, %given
+  %wide = zext i32 %given to i64
+  %to = getelementptr <ANY>, ptr %r, i64 %wide
+  %none = icmp eq i32 %offered, 0
+  br i1 %none, label %start, label %take
+take:
+  %more = getelementptr <ANY>, ptr %args, i64 %wide
+  %memory = getelementptr <ANY>, ptr %to, i64 1
+  %taken = call i32 @<P>enter(ptr %more, i32 %offered, ptr %memory, ptr %table)
+  %all_in = icmp eq i32 %taken, 0
+  br i1 %all_in, label %start, label %finish
+start:
+  %done = call i32 %body(ptr %r, ptr %table)
+  %fine = icmp eq i32 %done, 0
+  br i1 %fine, label %move, label %finish
+move:
+  %all = load <2 x i64>, ptr %to, align 8
+  store <2 x i64> %all, ptr %result, align 8
+  store <2 x i64> zeroinitializer, ptr %to, align 8
+  br label %finish
+finish:
+  %status = phi i32 [ -1, %flat ], [ -1, %take ], [ -1, %start ], [ 0, %move ]
+  call void @<P>leave(ptr %r, i64 %n)
+  ret i32 %status
+miscounted:
+  ret i32 <MISCOUNTED>
+lonely:
+  ret i32 <LONELY>
+refused:
+  ret i32 -1
+}
+define i32 @<P>call_with(ptr %function, ptr %r, ptr %table, ptr %pointer, ptr %told, ptr %to) nounwind {
+entry:
+  ; a call with the arguments that a constant table tells, in the form of cells, behind their number: values, and in the
+  ; place of a type index what is passed in the place of a cell (`Passed`)
+  %count_at = getelementptr i8, ptr %told, i64 8
+  %count = load i64, ptr %count_at
+  %first = getelementptr <ANY>, ptr %told, i64 1
+  %args = alloca <ANY>, i64 %count, align 16
+  br label %test
+test:
+  %i = phi i64 [ 0, %entry ], [ %next, %store ]
+  %end = icmp eq i64 %i, %count
+  br i1 %end, label %done, label %one
+one:
+  %from = getelementptr <ANY>, ptr %first, i64 %i
+  %type = load i64, ptr %from
+  %value_at = getelementptr i8, ptr %from, i64 8
+  %value = load i64, ptr %value_at
+  switch i64 %type, label %store [ i64 <REGISTER>, label %cell i64 <CELL>, label %cell i64 <POINTER>, label %address ]
+cell:
+  %is_register = icmp eq i64 %type, <REGISTER>
+  %cells = select i1 %is_register, ptr %r, ptr %table
+  %held = getelementptr <ANY>, ptr %cells, i64 %value
+  %held_type = load i64, ptr %held
+  %held_at = getelementptr i8, ptr %held, i64 8
+  %held_value = load i64, ptr %held_at
+  br label %store
+address:
+  %number = ptrtoint ptr %pointer to i64
+  br label %store
+store:
+  %word = phi i64 [ %type, %one ], [ %held_type, %cell ], [ 4, %address ]
+  %payload = phi i64 [ %value, %one ], [ %held_value, %cell ], [ %number, %address ]
+  %arg = getelementptr <ANY>, ptr %args, i64 %i
+  store i64 %word, ptr %arg
+  %payload_at = getelementptr i8, ptr %arg, i64 8
+  store i64 %payload, ptr %payload_at
+  %next = add nuw i64 %i, 1
+  br label %test
+done:
+  %short = trunc i64 %count to i32
+  %status = call i32 @<P>call(ptr %function, ptr %args, i32 %short, ptr %to)
   ret i32 %status
 }
 define void @<P>leave(ptr %cells, i64 %count) nounwind {

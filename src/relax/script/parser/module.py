@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, GlobalVar, IRModule, set_slot
-from ...ir.collection import rarely_collected
 from ...ir.python_source import caller_span
+from ...runtime.collection import rarely_collected
 from .core import (
     Evaluator,
     FunctionDecorator,

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, IRModule, Node, Span, walk
-from ...ir.collection import rarely_collected
 from ...prim import expr as prim
+from ...runtime.collection import rarely_collected
 from .core import MISSING, FunctionTask, MacroDecorator, Scopes, ScriptSource, is_docstring
 from .core.diagnostics import DECLARATION, FORBIDDEN, POISON, SYNTAX, error
 from .core.safety import BUILTINS, member
