@@ -343,6 +343,26 @@ def test_loops_are_serial_for_a_time_after_a_worker_was_stopped(module):
     assert any(not alone() or time.sleep(0.05) for _ in range(600)) or len(os.sched_getaffinity(0)) == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the pool has one thread there")
+def test_a_thread_begins_with_a_part_of_its_own(module):
+    """What a thread wrote in one loop over some rows it reads in the next."""
+    launch = LAUNCHER(native._symbols[threads.LAUNCH])
+    ran = [0] * 8
+
+    def body(_, begin, end):
+        ran[begin:end] = [threading.get_ident()] * (end - begin)
+        time.sleep(0.02)
+        return 0
+
+    def apart():
+        assert launch(ctypes.cast(BODY(body), ctypes.c_void_p), None, 8, 1) == 0
+        return len(set(ran[:4])) == len(set(ran[4:])) == 1 and ran[0] != ran[7]
+
+    runtime.set_num_threads(2)
+    # A thread that does not run for a while leaves chunks to the other.
+    assert any(apart() or time.sleep(0.05) for _ in range(100)) or len(os.sched_getaffinity(0)) == 1
+
+
 def test_the_number_of_threads():
     runtime.set_num_threads(7)
     assert runtime.num_threads() == 7
