@@ -2,8 +2,9 @@
 
     int relax.parallel.v1(int (*body)(void *captures, int64 begin, int64 end), void *captures, int64 count, int64 grain)
 
-runs `body` over [0, count) in chunks of at least `grain` iterations, and returns 0, or -1 with an error set. The chunks
-depend on `count` and `grain` alone, so that a result does not depend on the number of threads, nor on what else runs.
+runs `body` over [0, count) in chunks of at least `grain` iterations (its magnitude), and returns 0, or -1 with an error
+set. The chunks depend on `count` and `grain` alone, so that a result does not depend on the number of threads, nor on
+what else runs.
 
 The state is memory that the loader provides (`relax.runtime.threads`). A *region* is one parallel loop being run.
 
@@ -12,6 +13,8 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
   part. So what a thread wrote in one region it reads in the next, if both go over the same rows: memory that another
   core wrote lately comes at 1 to 2 GB/s, a line of it in 50 to 90 ns, where the cores share no cache (two of a virtual
   AMD EPYC, Zen 4).
+* A negative `grain` is that of a loop whose work pays for several threads only if the data are in the caches of several
+  already: the loop is serial, unless it is one of the next few after another loop that ran on several threads.
 * `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
   only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
 * Idle workers spin for a moment, then offer their processor to others while they look, then sleep in a futex. As many
@@ -45,6 +48,8 @@ _OFFERS: Final = 64
 """The number of times that thread then offers its processor before it falls asleep."""
 _REST: Final = 16
 """Regions are serial for as long as was lost; if losses follow each other, twice as long each time, up to so often."""
+_FOLLOWERS: Final = 8
+"""Loops of a negative grain that run on several threads after one of a positive grain."""
 _CHUNKS: Final = 256
 """The greatest number of chunks: more threads than that find no work."""
 
@@ -52,7 +57,7 @@ _CHUNKS: Final = 256
 _LOCK, _GATE, _WAKE, _SLEEPERS, _STARTED = 0, 128, 256, 260, 512
 _BODY, _CAPTURES, _PARTS, _CHUNK, _MODE, _SEATS, _PROCESSOR = 640, 648, 656, 664, 672, 680, 684
 _ERROR_LOCK, _FAILED, _ERROR = 768, 776, 784
-_UNTIL, _BALANCE, _TIMES = 896, 904, 912
+_UNTIL, _BALANCE, _TIMES, _LATELY = 896, 904, 912, 920
 _PART, _PART_BYTES, _MOST_PARTS = 1024, 128, 16
 
 #: bits of the gate
@@ -125,10 +130,12 @@ bad:
 define internal i64 @chunk_of(i64 %count, i64 %grain) alwaysinline {
   %up = add i64 %count, <CHUNKS - 1>
   %even = sdiv i64 %up, <CHUNKS>
-  %least = call i64 @llvm.smax.i64(i64 %grain, i64 1)
+  %size = call i64 @llvm.abs.i64(i64 %grain, i1 false)
+  %least = call i64 @llvm.smax.i64(i64 %size, i64 1)
   %chunk = call i64 @llvm.smax.i64(i64 %even, i64 %least)
   ret i64 %chunk
 }
+declare i64 @llvm.abs.i64(i64, i1)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i32 @llvm.smin.i32(i32, i32)
@@ -405,7 +412,13 @@ entry:
   %huge = icmp sge i64 %count, <1 << 48>
   %a = or i1 %alone, %single
   %b = or i1 %a, %huge
-  br i1 %b, label %serial, label %rested
+  br i1 %b, label %serial, label %ask
+ask:
+  %lately = load atomic i32, ptr <LATELY> monotonic, align 4
+  %follows = icmp slt i64 %grain, 0
+  %long_ago = icmp slt i32 %lately, 1
+  %small = and i1 %follows, %long_ago
+  br i1 %small, label %serial, label %rested
 rested:
   %until = load atomic i64, ptr <UNTIL> monotonic, align 8
   %restless = icmp eq i64 %until, 0
@@ -441,6 +454,9 @@ start:
   br label %publish
 publish:
   %entered_at = <TICKS>
+  %fewer = sub i32 %lately, 1
+  %followers = select i1 %follows, i32 %fewer, i32 <FOLLOWERS>
+  store atomic i32 %followers, ptr <LATELY> monotonic, align 4
   %workers = load i32, ptr <STARTED>
   %mode = call i64 @get_mode()
   store ptr %body, ptr <BODY>
@@ -586,12 +602,13 @@ def pool_text(triple: str) -> str:
     fields = {
         "LOCK": _LOCK, "GATE": _GATE, "WAKE": _WAKE, "SLEEPERS": _SLEEPERS, "FIRST_PART": _PART, "STARTED": _STARTED,
         "BODY": _BODY, "CAPTURES": _CAPTURES, "PARTS": _PARTS, "CHUNK": _CHUNK, "MODE": _MODE, "SEATS": _SEATS,
-        "PROCESSOR": _PROCESSOR, "UNTIL": _UNTIL, "BALANCE": _BALANCE, "TIMES": _TIMES,
+        "PROCESSOR": _PROCESSOR, "UNTIL": _UNTIL, "BALANCE": _BALANCE, "TIMES": _TIMES, "LATELY": _LATELY,
         "ERROR_LOCK": _ERROR_LOCK, "FAILED": _FAILED, "ERROR": _ERROR,
     }  # fmt: skip
     words = {
         "LAUNCH": LAUNCH, "LIMIT": LIMIT, "PAUSE": pause, "FUTEX": _FUTEX[arch], "YIELD": _YIELD[arch],
         "TICKS": ticks, "PAUSES": _PAUSES, "LOOKS": _LOOKS, "WAITS": _WAITS, "OFFERS": _OFFERS, "REST": _REST,
+        "FOLLOWERS": _FOLLOWERS,
         "REGION": _REGION, "MOST_PARTS": _MOST_PARTS, "PART_BYTES": _PART_BYTES,
         "OPEN": _OPEN, "~OPEN": ~_OPEN, "WAITING": _WAITING, "FREE": _FREE, "FREE | WAITING": _FREE | _WAITING,
         "1 << 48": 1 << 48, "SIG_SETMASK": 2,
