@@ -12,9 +12,10 @@ loop runs, in the middle of the loops around them (`typical`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ..ir import DataType, GlobalVar
+from ..ir import DataType, GlobalVar, walk
 from ..prim import BinaryExpr, Call, PrimExpr, Select, Var, post_order
 from ..prim.instructions import DOTS
 from ..tir import (
@@ -97,7 +98,15 @@ def work_of_iteration(cx: Context, func: PrimFunc) -> IterationWork | None:
         return None
     loop, values = found
     work = _total([1.0, _of(cx, loop.body, values, _WORK)])
-    return IterationWork(work, _of(cx, loop.body, values, _STORED))
+    stored = _Measure(partial(_stored, _allocated(loop)), _greater)
+    return IterationWork(work, _of(cx, loop.body, values, stored))
+
+
+def _allocated(loop: For) -> frozenset[Var]:
+    """The memory that each iteration has for itself."""
+    found: set[Var] = set()
+    walk(loop, lambda node: found.add(node.buffer.data) if isinstance(node, AllocBuffer) else None)
+    return frozenset(found)
 
 
 def _loop_of(cx: Context, func: PrimFunc, values: Values) -> tuple[For, Values] | None:
@@ -180,9 +189,9 @@ def _greater(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
     return otherwise.intrinsic("maxnum", then) if isinstance(otherwise, Val) else max(then, otherwise)
 
 
-def _stored(cx: Context, part: PrimExpr | BufferStore) -> float:
-    """The bytes of results that a statement stores; buffers of a thread's own are none."""
-    if not isinstance(part, BufferStore) or part.buffer.scope == "local":
+def _stored(own: frozenset[Var], _: Context, part: PrimExpr | BufferStore) -> float:
+    """The bytes of results that a statement stores: not in memory that an iteration has of its own."""
+    if not isinstance(part, BufferStore) or part.buffer.data in own:
         return 0.0
     return part.value.dtype.lanes * max(part.value.dtype.bits // 8, 1)
 
@@ -209,7 +218,6 @@ def _operations(cx: Context, expr: PrimExpr | BufferStore) -> float:
 
 
 _WORK: Final = _Measure(_operations, _either)
-_STORED: Final = _Measure(_stored, _greater)
 
 
 def _is_simple(call: Call) -> bool:
