@@ -158,7 +158,7 @@ def test_symbolic_work_is_estimated_when_the_loop_runs(regions):
     assert regions == [(64, 64), (64, 1)]
 
 
-@pytest.mark.parametrize("n, grain", [(0, 4), (1, 4), (5, 4), (15, 1), (16 * 40, 1), (16 * 40 + 3, 1)])
+@pytest.mark.parametrize("n, grain", [(0, 4), (1, 4), (5, 4), (15, -1), (16 * 40, 1), (16 * 40 + 3, 1)])
 def test_sizes_that_are_bound_on_the_way_count_as_they_are(regions, n, grain):
     """Tiles of 16 rows, and a tail. A row is 3072 operations: those of a tail of 5 are too few for several threads."""
 
@@ -221,14 +221,14 @@ def test_a_branch_counts_if_it_is_taken(regions):
                 B[i] = B[i] + T.float32(1)
 
     built = codegen.build_module(f, MANY)
-    for wide, grain in ((3, 64), (4, 2)):
+    for wide, grain in ((3, 64), (4, -2)):
         a, b = np.zeros((64, 4096), "float32"), np.zeros(64, "float32")
         built["f"](a, b, wide)
         assert ((a == (wide > 3)).all(), (b == (wide <= 3)).all()) == (True, True)
         assert regions.pop() == (64, grain)
 
 
-@pytest.mark.parametrize("m, entered", [(4, [(2, 2), (8, 8), (8, 8)]), (4096, [(2, 1), (8, 2), (8, 2)])])
+@pytest.mark.parametrize("m, entered", [(4, [(2, 2), (8, 8), (8, 8)]), (4096, [(2, -1), (8, -2), (8, -2)])])
 def test_a_loop_that_stays_parallel_counts_with_its_iterations(regions, m, entered):
     """The loop around it is split if the work of both is enough."""
 
@@ -246,6 +246,46 @@ def test_a_loop_that_stays_parallel_counts_with_its_iterations(regions, m, enter
     codegen.build_module(f, MANY)["f"](a)
     assert (a == 1).all()
     assert regions == entered
+
+
+@pytest.mark.parametrize("depth, grain", [(4, -4), (40, 1)])
+def test_a_loop_of_little_work_for_what_it_stores_has_a_negative_grain(regions, depth, grain):
+    """What is stored in memory of an iteration's own does not count."""
+
+    @T.prim_func
+    def sums(a: T.handle, b: T.handle):
+        n, d = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, d), "float32")
+        B = T.match_buffer(b, (n, 256), "float32")
+        for i in T.parallel(n):
+            for j in range(256):
+                total = T.alloc_buffer((1,), "float32")
+                total[0] = T.float32(0)
+                for k in range(d):
+                    total[0] = total[0] + A[i, k]
+                B[i, j] = total[0]
+
+    b = np.zeros((16, 256), "float32")
+    codegen.build_module(sums, MANY)["sums"](np.ones((16, depth), "float32"), b)
+    assert (b == depth).all()
+    assert regions == [(16, grain)]
+
+
+def test_functions_that_are_an_instruction_count_as_one(regions):
+    """Of 16 lanes: a multiply-add of vectors is no exponential."""
+
+    @T.prim_func
+    def f(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 16), "float32")
+        for i in T.parallel(n):
+            x: T.float32x16 = A[i, T.Ramp(0, 1, 16)]
+            A[i, T.Ramp(0, 1, 16)] = T.fma(x, x, T.fma(x, x, T.fma(x, x, x)))
+
+    a = np.ones((1000, 16), "float32")
+    codegen.build_module(f, MANY)["f"](a)
+    assert (a == 4).all()
+    assert regions == [(1000, 1000)]
 
 
 def test_sizes_known_when_compiling_are_no_code():

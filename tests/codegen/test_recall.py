@@ -36,9 +36,9 @@ def written(monkeypatch):
     monkeypatch.setattr(
         codegen.build,
         "written_kernels",
-        lambda funcs, target, later: (
+        lambda funcs, target, later, lowering: (
             names.append([name for name in (*funcs, *later.names) if "_parallel" not in name])
-            or write(funcs, target, later=later)
+            or write(funcs, target, later=later, lowering=lowering)
         ),
     )
     return names
@@ -111,11 +111,12 @@ def scaled(name="A"):
 def compiled(funcs):
     """Compile kernels as a build does; the names of those that were recalled."""
     target = codegen.resolve()
-    mod = IRModule(funcs)
-    memory = codegen.recall(mod, target)
-    lowered = tir.lower(memory.without_bodies(mod), target)
-    kernels = {g.name_hint: f for g, f in lowered.functions.items()}
-    codegen.compile_module(kernels, target, remembered=memory)
+    memory = codegen.recall(IRModule(funcs), target)
+
+    def lowering(group):
+        return {g.name_hint: f for g, f in tir.lower(IRModule(group), target).functions.items()}
+
+    codegen.compile_module(funcs, target, remembered=memory, lowering=lowering)
     return sorted(memory.recalled)
 
 

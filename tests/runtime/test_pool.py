@@ -16,7 +16,7 @@ import pytest
 from relax import codegen, runtime
 from relax.codegen import worker
 from relax.codegen.object import machine_of
-from relax.codegen.pool import pool_text
+from relax.codegen.pool import _LATELY, pool_text
 from relax.runtime import native, threads
 from relax.runtime.archive import read_archive
 from relax.runtime.elf import parse_object
@@ -341,6 +341,51 @@ def test_loops_are_serial_for_a_time_after_a_worker_was_stopped(module):
     time.sleep(0.5)
     # On a busy machine the worker may be woken on the processor of the caller, which it leaves to that, for a while.
     assert any(not alone() or time.sleep(0.05) for _ in range(600)) or len(os.sched_getaffinity(0)) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the pool has one thread there")
+def test_a_thread_begins_with_a_part_of_its_own(module):
+    """What a thread wrote in one loop over some rows it reads in the next."""
+    launch = LAUNCHER(native._symbols[threads.LAUNCH])
+    ran = [0] * 8
+
+    def body(_, begin, end):
+        ran[begin:end] = [threading.get_ident()] * (end - begin)
+        time.sleep(0.02)
+        return 0
+
+    def apart():
+        assert launch(ctypes.cast(BODY(body), ctypes.c_void_p), None, 8, 1) == 0
+        return len(set(ran[:4])) == len(set(ran[4:])) == 1 and ran[0] != ran[7]
+
+    runtime.set_num_threads(2)
+    # A thread that does not run for a while leaves chunks to the other.
+    assert any(apart() or time.sleep(0.05) for _ in range(100)) or len(os.sched_getaffinity(0)) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the pool has one thread there")
+def test_a_negative_grain_is_serial_but_after_a_positive_one(module):
+    launch = LAUNCHER(native._symbols[threads.LAUNCH])
+    chunks: list[tuple[int, int, int]] = []
+
+    def body(_, begin, end):
+        chunks.append((begin, end, threading.get_ident()))
+        time.sleep(0.01)
+        return 0
+
+    def apart(grain):
+        chunks.clear()
+        assert launch(ctypes.cast(BODY(body), ctypes.c_void_p), None, 8, grain) == 0
+        assert sorted(chunk[:2] for chunk in chunks) == [(0, 2), (2, 4), (4, 6), (6, 8)]
+        return len({thread for _, _, thread in chunks}) > 1
+
+    def once_apart(grain):
+        return any(apart(grain) or time.sleep(0.05) for _ in range(100)) or len(os.sched_getaffinity(0)) == 1
+
+    runtime.set_num_threads(2)
+    ctypes.c_int32.from_address(threads._memory() + _LATELY).value = 0
+    assert not any(apart(-2) for _ in range(10))
+    assert any(once_apart(2) and apart(-2) for _ in range(10)) or len(os.sched_getaffinity(0)) == 1
 
 
 def test_the_number_of_threads():

@@ -22,7 +22,7 @@ from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from . import worker
 from .host import resolve
-from .module import NONE_LATER, KernelText, LaterFunctions, kernel_texts, written_kernels
+from .module import NONE_LATER, KernelText, LaterFunctions, Lowering, kernel_texts, written_kernels
 from .object import (
     cells_object,
     compiled_objects,
@@ -70,18 +70,20 @@ def compile_module(
     remembered: Recall = NOTHING,
     compilers: Compilers | None = None,
     later: LaterFunctions = NONE_LATER,
+    lowering: Lowering | None = None,
 ) -> bytes:
     """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
     Kernels that do not call each other are compiled and cached one by one, small Relax functions in batches; `jobs`
     processes compile at once (default: RELAX_JOBS, or one per processor), or the `compilers` that were told to expect
     kernels. Of those in `remembered`, whatever they hold, the objects of then are taken. The `later` functions follow,
-    and are made while others are compiled. Raises DiagnosticError with everything in the functions that there is no
+    and are made while others are compiled. With `lowering`, the functions are lowered in the same way, a few at
+    once. Raises DiagnosticError with everything in the functions that there is no
     code for.
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
-    texts = written_kernels(new, chosen, later=later)
+    texts = written_kernels(new, chosen, later=later, lowering=lowering)
     order = [*funcs, *later.names]
     if compilers is not None:
         return _compile(texts, chosen, compilers, order, remembered)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
 from ..prim.cells import REGISTERS
@@ -41,6 +41,8 @@ _MANY: Final = 64
 Its passes over all functions of a module then derive nothing of the parameters: they look at all operands of a call
 again for each one of which they learn something. Nobody would use it, as the wrapper is not optimised.
 """
+_AT_ONCE: Final = 4
+"""Kernels that are lowered together: the passes take half a millisecond each beside their work."""
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
@@ -107,6 +109,9 @@ class LaterFunctions(NamedTuple):
 
 NONE_LATER: Final = LaterFunctions()
 
+Lowering: TypeAlias = "Callable[[dict[str, PrimFunc]], dict[str, PrimFunc]]"
+"""Lowers functions, among which are those they call; adds functions of their parallel loops behind them."""
+
 
 def written_kernels(
     funcs: Mapping[str, PrimFunc],
@@ -114,12 +119,15 @@ def written_kernels(
     *,
     mark_loops: bool = False,
     later: LaterFunctions = NONE_LATER,
+    lowering: Lowering | None = None,
 ) -> Iterator[KernelText]:
     """The texts of `kernel_texts`, each when it is written; after something wrong, no more texts but the error.
 
-    Those of `later` functions come last, and are made when those before them have been written.
+    Those of `later` functions come last, and are made when those before them have been written. With `lowering`, so are
+    `funcs` lowered, a few at once.
     """
     diagnostics: list[Diagnostic] = []
+    not_lowered: list[Diagnostic] = []
     is_x86 = target.triple.startswith("x86_64")
     has_bfloat = is_x86 and target.vector_bits >= 512 and "bf16" in target.machine.dot_products
     small_floats = SmallFloats(target.has_half_conversion, has_bfloat)
@@ -127,19 +135,36 @@ def written_kernels(
     symbols = frozenset(map(symbol_name, names))
     places = {name: place for place, name in enumerate(names)}
     wrong: dict[str, list[Diagnostic]] = {}
-    for group in itertools.chain(_groups(funcs), _batches(later.made)):
+    groups = _groups(funcs) if lowering is None else _lowered(funcs, lowering, not_lowered)
+    for group in itertools.chain(groups, _batches(later.made)):
         unit = Unit(ModuleBuilder(), target, small_floats, group, symbols, diagnostics)
         unit.module.has_vector_scale = target.vector_bits >= 512 and is_x86
         unit.loops = [] if mark_loops else None
-        for name in sorted(group, key=places.__getitem__):
+        for name in sorted(group, key=lambda name: places.get(name, len(places))):
             _write(unit, name, group[name])
             if diagnostics:
                 wrong[name] = diagnostics[:]
                 diagnostics.clear()
-        if not wrong:
+        if not (wrong or not_lowered):
             yield _text(unit, target)
+    if not_lowered:
+        raise DiagnosticError(not_lowered)
     if wrong:
-        raise DiagnosticError([d for name in sorted(wrong, key=places.__getitem__) for d in wrong[name]])
+        ordered = sorted(wrong, key=lambda name: places.get(name, len(places)))
+        raise DiagnosticError([d for name in ordered for d in wrong[name]])
+
+
+def _lowered(
+    funcs: Mapping[str, PrimFunc], lowering: Lowering, errors: list[Diagnostic]
+) -> Iterator[dict[str, PrimFunc]]:
+    """The functions lowered, in groups, a few when they are asked for; what is wrong with others is an error."""
+    groups = _joined(funcs)
+    for start in range(0, len(groups), _AT_ONCE):
+        some = {name: func for group in groups[start : start + _AT_ONCE] for name, func in group.items()}
+        try:
+            yield from _groups(lowering(some))
+        except DiagnosticError as error:
+            errors += error.diagnostics
 
 
 def _text(unit: Unit, target: Target) -> KernelText:

@@ -26,7 +26,7 @@ from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
 from ..ir.transform import PassContext
 from ..prim import Call
 from ..target import Target
-from ..tir import Evaluate, PrimFunc
+from ..tir import PrimFunc
 from . import cache
 from .module import KernelText
 from .object import CompiledObject, compiler_version
@@ -56,19 +56,6 @@ class Recall:
     keys: Mapping[str, cache.Key]
     """The keys of all the others that may be remembered."""
 
-    def without_bodies(self, mod: IRModule) -> IRModule:
-        """The module in which recalled kernels do nothing, so that to lower it costs nothing."""
-        if not self.recalled:
-            return mod
-        return mod.with_functions(
-            {
-                g: f.replace(body=Evaluate(0), preconditions=())
-                if isinstance(f, PrimFunc) and g.name_hint in self.recalled
-                else f
-                for g, f in mod.functions.items()
-            }
-        )
-
     def remember(self, compiled: Iterable[CompiledObject]) -> None:
         """Keep a note of each kernel that was compiled by itself."""
         for unit in compiled:
@@ -82,10 +69,7 @@ NOTHING: Final = Recall({}, {})
 
 def recall(mod: IRModule, target: Target) -> Recall:
     """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
-    context = PassContext.current()
-    watched = any(instrument.needs_passes for instrument in context.instruments)
-    usual = not (watched or context.disabled_pass or context.required_pass)
-    environment = _environment(target) if usual and cache.enabled() else None
+    environment = _environment(target) if usual_passes() and cache.enabled() else None
     if environment is None:
         return NOTHING
     funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
@@ -94,6 +78,13 @@ def recall(mod: IRModule, target: Target) -> Recall:
     noted = {name: _recalled(name, key) for name, key in keys.items()}
     recalled = {name: found for name, found in noted.items() if found is not None}
     return Recall(recalled, {name: key for name, key in keys.items() if name not in recalled})
+
+
+def usual_passes() -> bool:
+    """True if the passes of the context are the usual ones, and nobody looks on."""
+    context = PassContext.current()
+    watched = any(instrument.needs_passes for instrument in context.instruments)
+    return not (watched or context.disabled_pass or context.required_pass)
 
 
 def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
@@ -178,4 +169,4 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
     return digest.hexdigest()
 
 
-__all__ = ["NOTHING", "Recall", "Recalled", "recall"]
+__all__ = ["NOTHING", "Recall", "Recalled", "recall", "usual_passes"]

@@ -6,7 +6,8 @@ as
     region(captures, begin, end)                        loads them, and calls the body
 
 The chunks depend on the loop's length and estimated work alone (`work`). A loop of little work is one chunk, which the
-calling thread runs.
+calling thread runs. The grain is negative where the work is not much beside the bytes that are stored: such a loop runs
+on several threads only if others did so lately, which have parts of its operands in their caches.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from .calls import call_function, inner_symbol, operands_of
 from .context import Context
 from .formula import Val
 from .index import index
-from .work import CHUNK_WORK, LOOP_WORK, Work, work_of_iteration
+from .work import BYTE_WORK, CHUNK_WORK, LOOP_WORK, SPLIT_WORK, IterationWork, work_of_iteration
 
 
 def run_in_parallel(cx: Context, call: Call, callee: str) -> None:
     """A call ``callee(begin, end, …)`` for all parts of a range, as a statement; its error is the caller's."""
     func = cx.unit.functions.get(callee)
-    work: list[Work | None] = []
+    work: list[IterationWork | None] = []
     operands = operands_of(cx, call, callee, lambda: work.append(func and work_of_iteration(cx, func)))
     if operands is None:
         return
@@ -52,18 +53,28 @@ def run_in_parallel(cx: Context, call: Call, callee: str) -> None:
     cx.leave_unless_zero(status)
 
 
-def _grain(cx: Context, count: Val, work: Work | None) -> Val | None:
-    """The least number of iterations of a chunk; all, if they are too little work; None if that is known now."""
-    if work is None:
+def _grain(cx: Context, count: Val, each: IterationWork | None) -> Val | None:
+    """The least number of iterations of a chunk; all, if they are too little work; None if that is known now.
+
+    Negative where the loop is to run on several threads only after others that did.
+    """
+    if each is None:
         return cx.i64(1)
+    work, stored = each
     if isinstance(work, Val):
         least = (work.constant(CHUNK_WORK) / work).to("i64") + 1
     else:
         least = cx.i64(ceil(CHUNK_WORK / work))
-        if count.ref.lstrip("-").isdigit():
-            return None if int(count.ref) * work < LOOP_WORK else least
-    total = count.to("double") * work
-    return total.lt(LOOP_WORK).choose(count, least)
+        if count.ref.lstrip("-").isdigit() and not isinstance(stored, Val):
+            total = int(count.ref) * work
+            if total < LOOP_WORK:
+                return None
+            enough = min(SPLIT_WORK, LOOP_WORK + BYTE_WORK * int(count.ref) * stored)
+            return least if total >= enough else cx.i64(-ceil(CHUNK_WORK / work))
+    number = count.to("double")
+    total = number * work
+    enough = (number * stored * BYTE_WORK + LOOP_WORK).intrinsic("minnum", SPLIT_WORK)
+    return total.lt(LOOP_WORK).choose(count, total.lt(enough).choose(cx.i64(0) - least, least))
 
 
 def _region(cx: Context, symbol: str, body: str, struct: str, types: list[str], bounds: str) -> str:

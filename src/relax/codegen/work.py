@@ -1,20 +1,23 @@
-"""An estimate of the work of a parallel loop, which decides how many iterations a thread takes at once.
+"""Estimates of a parallel loop: its work, which decides how many iterations a thread takes at once, and the bytes it
+stores.
 
-The unit is one operation on one element: a load, a store, an addition; about a quarter of a nanosecond, because LLVM
-turns several of them into one instruction. What is vectors already counts by instructions: arithmetic, of which a core
-does two in a cycle, little; a load or a store as much as the second-level cache takes, unless its buffer is kept in
-registers; a function such as exp for what it is made of. Sizes and conditions that the function's parameters tell, or
-variables that are bound to such values on the way, count as they are when the loop runs, in the middle of the loops
-around them (`typical`).
+The unit of work is one operation on one element: a load, a store, an addition; a tenth to a quarter of a nanosecond,
+because LLVM turns several of them into one instruction (AMD EPYC, Zen 4). What is vectors already counts by
+instructions: arithmetic, of which a core does two in a cycle, little; a load or a store as much as the second-level
+cache takes, unless its buffer is kept in registers; a function such as exp for what it is made of. Sizes and conditions
+that the function's parameters tell, or variables that are bound to such values on the way, count as they are when the
+loop runs, in the middle of the loops around them (`typical`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
-from ..ir import DataType, GlobalVar
+from ..ir import DataType, GlobalVar, walk
 from ..prim import BinaryExpr, Call, PrimExpr, Select, Var, post_order
+from ..prim.instructions import DOTS
 from ..tir import (
     AllocBuffer,
     AssertStmt,
@@ -44,6 +47,14 @@ CHUNK_WORK: Final = 16384
 LOOP_WORK: Final = 4 * CHUNK_WORK
 """The least work of a loop that runs on several threads: to wake a thread takes as long."""
 
+SPLIT_WORK: Final = 1 << 20
+"""The work of a loop that runs on several threads whatever it stores."""
+BYTE_WORK: Final = 16
+"""The work beside each stored byte that pays for several threads: of two, each finds half of its operands, and whoever
+reads the results half of these, in the cache of the other core. A line of 64 bytes takes 50 to 90 ns from there if
+cores share no cache.
+"""
+
 _UNKNOWN_EXTENT: Final = 16.0
 """The iterations of a loop whose length depends on memory."""
 _UNKNOWN_CALL: Final = 1e4
@@ -51,15 +62,51 @@ _ELEMENTARY: Final = 16.0
 _VECTOR_ARITHMETIC: Final = 0.5
 _VECTOR_ACCESS: Final = 4.0
 _VECTOR_ELEMENTARY: Final = 24.0
+_SIMPLE: Final = frozenset({
+    "tir.fma", *(f"tir.dot_{name}" for name in DOTS), "tir.prefetch", "tir.reinterpret", "tir.likely",
+    "tir.if_then_else", "tir.fabs", "tir.abs", "tir.copysign", "tir.floor", "tir.ceil", "tir.trunc", "tir.nearbyint",
+    "tir.isnan", "tir.bitwise_and", "tir.bitwise_or", "tir.bitwise_xor", "tir.bitwise_not", "tir.shift_left",
+    "tir.shift_right",
+})  # fmt: skip
+"""Functions that are an instruction or two, or, as a prefetch, one that nothing waits for."""
 
 
-def work_of_iteration(cx: Context, func: PrimFunc) -> Work | None:
+class _Measure(NamedTuple):
+    """What is estimated."""
+
+    of: Callable[[Context, PrimExpr | BufferStore], float]
+    """What an expression, or the storing of its value, adds."""
+    branch: Callable[[Context, Val | None, Work, Work], Work]
+    """What a branch adds, of its condition, as far as that is known, and its two ways."""
+
+
+class IterationWork(NamedTuple):
+    """An estimate of one iteration of a parallel loop."""
+
+    work: Work
+    stored: Work
+    """Bytes."""
+
+
+def work_of_iteration(cx: Context, func: PrimFunc) -> IterationWork | None:
     """The work of one iteration of the loop that an outlined function runs a part of; None if it has no such loop.
 
     The function's parameters and sizes must be bound in the context.
     """
     found = _loop_of(cx, func, {})
-    return None if found is None else _total([1.0, _of(cx, found[0].body, found[1])])
+    if found is None:
+        return None
+    loop, values = found
+    work = _total([1.0, _of(cx, loop.body, values, _WORK)])
+    stored = _Measure(partial(_stored, _allocated(loop)), _greater)
+    return IterationWork(work, _of(cx, loop.body, values, stored))
+
+
+def _allocated(loop: For) -> frozenset[Var]:
+    """The memory that each iteration has for itself."""
+    found: set[Var] = set()
+    walk(loop, lambda node: found.add(node.buffer.data) if isinstance(node, AllocBuffer) else None)
+    return frozenset(found)
 
 
 def _loop_of(cx: Context, func: PrimFunc, values: Values) -> tuple[For, Values] | None:
@@ -74,7 +121,7 @@ def _loop_of(cx: Context, func: PrimFunc, values: Values) -> tuple[For, Values] 
     return body, _with(values, body.loop_var, middle(cx, body, values))
 
 
-def _of_shared(cx: Context, call: Call, values: Values) -> Work:
+def _of_shared(cx: Context, call: Call, values: Values, measure: _Measure) -> Work:
     """The work of a parallel loop inside of another one: the call of the function that has its iterations."""
     func = cx.unit.functions.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
     passed: Values = {}
@@ -82,36 +129,41 @@ def _of_shared(cx: Context, call: Call, values: Values) -> Work:
         passed = _with(passed, param, typical(cx, arg, values))
     found = None if func is None else _loop_of(cx, func, passed)
     if found is None:
-        return _UNKNOWN_CALL
+        return measure.of(cx, call)
     loop, inside = found
-    return _times(_extent(cx, loop.extent, inside), _of(cx, loop.body, inside))
+    return _times(_extent(cx, loop.extent, inside), _of(cx, loop.body, inside, measure))
 
 
-def _of(cx: Context, stmt: Stmt, values: Values) -> Work:
+def _of(cx: Context, stmt: Stmt, values: Values, measure: _Measure) -> Work:
     match stmt:
         case SeqStmt(seq):
-            return _total(_of(cx, part, values) for part in seq)
+            return _total(_of(cx, part, values, measure) for part in seq)
         case For(var, _, extent, _, body):
-            inside = _of(cx, body, _with(values, var, middle(cx, stmt, values)))
+            inside = _of(cx, body, _with(values, var, middle(cx, stmt, values)), measure)
             return _times(_extent(cx, extent, values), inside)
         case While(condition, body):
-            return _times(_UNKNOWN_EXTENT, _total([_operations(cx, condition), _of(cx, body, values)]))
+            return _times(
+                _UNKNOWN_EXTENT, _total([measure.of(cx, condition), _of(cx, body, values, measure)])
+            )
         case IfThenElse(condition, then_case, else_case):
-            arms = _of(cx, then_case, values), 0.0 if else_case is None else _of(cx, else_case, values)
-            return _total([_operations(cx, condition), _either(cx, typical(cx, condition, values), *arms)])
+            otherwise = 0.0 if else_case is None else _of(cx, else_case, values, measure)
+            arms = _of(cx, then_case, values, measure), otherwise
+            return _total(
+                [measure.of(cx, condition), measure.branch(cx, typical(cx, condition, values), *arms)]
+            )
         case LetStmt(var, value, body):
-            inside = _of(cx, body, _with(values, var, typical(cx, value, values)))
-            return _total([_operations(cx, value), inside])
-        case BufferStore(buffer, value):
-            return _operations(cx, value) + _access(cx, buffer, value.dtype)
+            inside = _of(cx, body, _with(values, var, typical(cx, value, values)), measure)
+            return _total([measure.of(cx, value), inside])
+        case BufferStore():
+            return measure.of(cx, stmt)
         case Evaluate(Call(_, _, (Call() as called, *_)) as value) if value.intrinsic == "parallel_for":
-            return _of_shared(cx, called, values)
+            return _of_shared(cx, called, values, measure)
         case Evaluate(value):
-            return _operations(cx, value)
+            return measure.of(cx, value)
         case AllocBuffer() | DeclBuffer() | AssertStmt():
-            return _of(cx, stmt.body, values)
+            return _of(cx, stmt.body, values, measure)
         case _:
-            return 1.0
+            return 0.0
 
 
 def _with(values: Values, var: Var, value: Val | None) -> dict[Var, Val]:
@@ -130,8 +182,24 @@ def _either(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
     return met.choose(then, otherwise)
 
 
-def _operations(cx: Context, expr: PrimExpr) -> float:
+def _greater(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
+    """The greater one of two ways: in the middle of loops over few rows and their margins nothing may be stored."""
+    if isinstance(then, Val):
+        return then.intrinsic("maxnum", otherwise)
+    return otherwise.intrinsic("maxnum", then) if isinstance(otherwise, Val) else max(then, otherwise)
+
+
+def _stored(own: frozenset[Var], _: Context, part: PrimExpr | BufferStore) -> float:
+    """The bytes of results that a statement stores: not in memory that an iteration has of its own."""
+    if not isinstance(part, BufferStore) or part.buffer.data in own:
+        return 0.0
+    return part.value.dtype.lanes * max(part.value.dtype.bits // 8, 1)
+
+
+def _operations(cx: Context, expr: PrimExpr | BufferStore) -> float:
     """The operations of an expression. Those on integers alone are index arithmetic, and cost next to nothing."""
+    if isinstance(expr, BufferStore):
+        return _operations(cx, expr.value) + _access(cx, expr.buffer, expr.value.dtype)
     total = 0.0
 
     def visit(part: PrimExpr) -> None:
@@ -143,15 +211,17 @@ def _operations(cx: Context, expr: PrimExpr) -> float:
             total += vectors * _VECTOR_ARITHMETIC or 1.0
         elif isinstance(part, Call):
             called = _UNKNOWN_CALL if isinstance(part.op, GlobalVar) else _ELEMENTARY
-            total += 1.0 if _asks(part) else vectors * _VECTOR_ELEMENTARY or called
+            total += max(vectors, 1) if _is_simple(part) else vectors * _VECTOR_ELEMENTARY or called
 
     post_order(expr, visit)
     return total
 
 
-def _asks(call: Call) -> bool:
-    """True for a prefetch, which nothing waits for."""
-    return not isinstance(call.op, GlobalVar) and call.op.name == "tir.prefetch"
+_WORK: Final = _Measure(_operations, _either)
+
+
+def _is_simple(call: Call) -> bool:
+    return not isinstance(call.op, GlobalVar) and call.op.name in _SIMPLE
 
 
 def _access(cx: Context, buffer: Buffer, dtype: DataType) -> float:

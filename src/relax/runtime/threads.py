@@ -17,16 +17,27 @@ import os
 from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["LAUNCH", "LIMIT", "MOST_THREADS", "STATE", "num_threads", "pool_symbols", "set_num_threads"]
+__all__ = [
+    "LAUNCH",
+    "LIMIT",
+    "MOST_THREADS",
+    "STATE",
+    "STATE_BYTES",
+    "num_threads",
+    "pool_symbols",
+    "set_num_threads",
+]
 
 LAUNCH: Final = "relax.parallel.v1"
 """The symbol by which kernels enter a parallel loop. The number changes with the meaning of the state."""
 STATE: Final = "relax.pool.v1.state"
+STATE_BYTES: Final = 4096
+"""The bytes of the state, which are zeros at first."""
 LIMIT: Final = "relax.pool.v1.limit"
 MOST_THREADS: Final = 1024
 VARIABLE: Final = "RELAX_NUM_THREADS"
 
-_PAGE: Final = max(4096, mmap.PAGESIZE)
+_PAGE: Final = max(STATE_BYTES, mmap.PAGESIZE)
 _MADV_WIPEONFORK: Final = 18
 
 

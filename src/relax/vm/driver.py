@@ -21,9 +21,10 @@ from ..codegen import (
     recall,
     resolve,
 )
-from ..codegen.module import NONE_LATER, LaterFunctions
+from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
 from ..codegen.object import expect_kernels, machine_of
 from ..codegen.parallel import Compilers
+from ..codegen.recall import usual_passes
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
@@ -158,12 +159,17 @@ def _built(
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
                 machine = _ToMachine(where, compilers)
-                lowered = machine(module)
-            kernels = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
+                ready = machine(module)
+            kernels = {g.name_hint: f for g, f in ready.functions.items() if isinstance(f, PrimFunc)}
             builder, functions = _program(machine.scheduled, exec_mode == "compiled", infos)
             native = (
                 compile_module(
-                    kernels, where, remembered=machine.recall, compilers=compilers, later=functions
+                    kernels,
+                    where,
+                    remembered=machine.recall,
+                    compilers=compilers,
+                    later=functions,
+                    lowering=machine.lowering,
                 )
                 if kernels or functions.names
                 else b""
@@ -209,7 +215,8 @@ def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Cal
 class _ToMachine(Sequential):
     """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'.
 
-    Kernels that were compiled before are not lowered: in the result, they do nothing.
+    Code generation lowers kernels one after the other, so that each is compiled while the next is lowered. They
+    are lowered here only where the passes are not the usual ones, or somebody looks on.
     """
 
     def __init__(self, target: Target, compilers: Compilers) -> None:
@@ -225,13 +232,31 @@ class _ToMachine(Sequential):
         """The module before kernels were lowered."""
         self.recall = Recall({}, {})
         """The kernels that were compiled before."""
+        self.lowering: Lowering | None = None
+        """What lowers the kernels of the result; None if they are lowered."""
 
     def transform(self, mod: IRModule) -> IRModule:
         self.scheduled = super().transform(mod)
         self.recall = recall(self.scheduled, self.target)
         count = sum(isinstance(func, PrimFunc) for func in self.scheduled.functions.values())
         expect_kernels(self.compilers, count - len(self.recall.recalled), self.target)
-        return LowerTIR(self.target)(self.recall.without_bodies(self.scheduled))
+        if usual_passes():
+            self.lowering = _Lowering(self.scheduled, self.target)
+            return self.scheduled
+        return LowerTIR(self.target)(self.scheduled)
+
+
+class _Lowering:
+    """Lowers functions of a module apart from the others."""
+
+    def __init__(self, mod: IRModule, target: Target) -> None:
+        self._mod = mod
+        self._vars = {g.name_hint: g for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+        self._lower = LowerTIR(target)
+
+    def __call__(self, group: dict[str, PrimFunc]) -> dict[str, PrimFunc]:
+        mod = self._mod.with_functions({self._vars[name]: func for name, func in group.items()})
+        return {g.name_hint: f for g, f in self._lower(mod).functions.items() if isinstance(f, PrimFunc)}
 
 
 def _program(
