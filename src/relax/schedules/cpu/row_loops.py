@@ -105,7 +105,8 @@ class RowLoops:
         """The form in which the data is copied."""
         self.extents = self.panel.extents
         self.data_width = name("columns", self.extents[1])
-        self.pixels = self._pixels(target.machine.vector_registers)
+        self.registers = target.machine.vector_registers
+        self.pixels = self._pixels(self.registers)
         """The pixels of a tile."""
         self.tiles = name("tiles", ceildiv(self.width, self.pixels))
         """The tiles of a line of the result."""
@@ -316,7 +317,7 @@ class RowLoops:
 
             def tile(t: Var) -> Stmt:
                 place = (slot * self.line + self.along.before + t * self.pixels) * self.group_pitch
-                shape, strides = (self.pixels, len(pieces) * lanes), (self.group_pitch, 1)
+                shape, strides = (self.pixels, self._span(pieces) * lanes), (self.group_pitch, 1)
                 read = self.panel.planes, self.pixels + self.panel.reach
                 return part_of(panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: part_of(
                     ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
@@ -435,12 +436,12 @@ class RowLoops:
     ) -> Stmt:  # fmt: skip
         """The sums of so many lines, of a group of channels that begins with a vector."""
         lanes, channels, (weights, middle, sums) = self.lanes, self.pixels * self.pitch, buffers
-        width, pitch = len(pieces), self.project_groups[0].size * self.staged
+        width, pitch = self._span(pieces), self.project_groups[0].size * self.staged
 
         def stored(acc: Buffer, out: Buffer) -> Stmt:
             return loop("p", self.pixels, lambda p: block(
-                vector_store(out, (v, p, 0), vector_load(acc, (p, piece.start), piece.lanes))
-                for v, piece in enumerate(pieces)), ForKind.UNROLLED)  # fmt: skip
+                vector_store(out, (piece.start // lanes, p, piece.start % lanes), vector_load(
+                    acc, (p, piece.start), piece.lanes)) for piece in pieces), ForKind.UNROLLED)  # fmt: skip
 
         def products(data: Buffer, out: Buffer) -> Stmt:
             def each(step: Step) -> Stmt:
@@ -513,12 +514,22 @@ class RowLoops:
     # ------------------------------------------------------------------ tiles
 
     def _pieces(self, size: int, channels: int) -> tuple[_Piece, ...]:
-        """The vectors of a tile; the last one may be half of one if the tile has all channels."""
-        lanes = self.lanes
+        """The vectors of a tile; the last one may be half of one if the tile has all channels.
+
+        Then all are halves where registers hold the sums: elements of the data are spread in less time.
+        """
+        lanes, half = self.lanes, self.lanes // 2
         pieces = [_Piece(v * lanes, lanes) for v in range(size)]
-        if lanes > 2 and 0 < channels - (size - 1) * lanes <= lanes // 2:
-            pieces[-1] = _Piece((size - 1) * lanes, lanes // 2)
+        if lanes > 2 and 0 < channels - (size - 1) * lanes <= half:
+            halves = 2 * size - 1
+            if (self.pixels + 1) * halves < self.registers:
+                return tuple(_Piece(v * half, half) for v in range(halves))
+            pieces[-1] = _Piece((size - 1) * lanes, half)
         return tuple(pieces)
+
+    def _span(self, pieces: Sequence[_Piece]) -> int:
+        """The vectors of channels that a tile has, the last of them whole."""
+        return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
 
     def _product(
         self, pieces: Sequence[_Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
@@ -528,11 +539,13 @@ class RowLoops:
 
         `steps` makes of the products of one place in the depth of the sums the loop over all.
         """
-        (packed, first), width = weights, len(pieces) * self.lanes
+        (packed, first), width = weights, self._span(pieces) * self.lanes
 
         def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
+            places = [divmod(piece.start, self.lanes) for piece in pieces]
             loads = [vector_store(line, (piece.start,), vector_load(packed, (
-                simplify(first + piece.start // self.lanes), k, 0), piece.lanes)) for piece in pieces]  # fmt: skip
+                simplify(first + v), k, at), piece.lanes))
+                for piece, (v, at) in zip(pieces, places, strict=True)]  # fmt: skip
 
             def pixel(p: Var) -> Stmt:
                 element = Var("a", DTYPE)
