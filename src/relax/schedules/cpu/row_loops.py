@@ -7,16 +7,18 @@ zeros, and what the ring has there becomes zeros, as the padding beside the line
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
 from ..build import (
@@ -46,6 +48,8 @@ LONG: Final = 14
 each other and for what is in each other's caches."""
 SHARE: Final = 28
 """The least pixels of a task of the projection, so that weights are read for more than a few of them."""
+FAR: Final = 1 << 16
+"""Bytes of weights from which on tiles ask for them: fewer are in the cache soon, as each line reads them again."""
 BYTES: Final = 4
 """The bytes of a number."""
 PIXELS: Final = 7
@@ -310,9 +314,9 @@ class RowLoops:
         def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
             source = (q - band.fresh) * (self.panel.planes * self.panel_width)
 
-            def sums(data: Buffer, out: Buffer) -> Stmt:
+            def sums(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
                 return self._product(
-                    pieces, lambda step: self.panel.steps(data, step), (weights, first),
+                    pieces, lambda step: self.panel.steps(data, step), (weights, first), number,
                     lambda acc: self._changed(finish, acc, pieces, simplify(first * lanes), out))  # fmt: skip
 
             def tile(t: Var) -> Stmt:
@@ -320,7 +324,7 @@ class RowLoops:
                 shape, strides = (self.pixels, self._span(pieces) * lanes), (self.group_pitch, 1)
                 read = self.panel.planes, self.pixels + self.panel.reach
                 return part_of(panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: part_of(
-                    ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
+                    ring, place, shape, strides, lambda out: sums(data, out, simplify(q + t))))  # fmt: skip
 
             return loop("t", self.data_tiles, tile)
 
@@ -443,18 +447,18 @@ class RowLoops:
                 vector_store(out, (piece.start // lanes, p, piece.start % lanes), vector_load(
                     acc, (p, piece.start), piece.lanes)) for piece in pieces), ForKind.UNROLLED)  # fmt: skip
 
-        def products(data: Buffer, out: Buffer) -> Stmt:
+        def products(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
             def each(step: Step) -> Stmt:
                 return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
 
-            return self._product(pieces, each, (weights, vector), lambda acc: stored(acc, out))
+            return self._product(pieces, each, (weights, vector), number, lambda acc: stored(acc, out))
 
         def tile(i: Var, t: Var) -> Stmt:
             at, strides = (i * pitch + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
             return part_of(
                 middle, ((first + i) * self.tiles + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
                 lambda data: part_of(sums, at, (width, self.pixels, lanes), strides, lambda out: (
-                    products(data, out))))  # fmt: skip
+                    products(data, out, simplify(i + t)))))  # fmt: skip
 
         return loop("i", count, lambda i: loop("t", self.tiles, lambda t: tile(i, t)))
 
@@ -533,13 +537,16 @@ class RowLoops:
 
     def _product(
         self, pieces: Sequence[_Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
-        stored: Callable[[Buffer], Stmt],
+        number: PrimExpr, stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
         """A tile: sums of pixels times weights, from a vector of channels on, in registers.
 
-        `steps` makes of the products of one place in the depth of the sums the loop over all.
+        `steps` makes of the products of one place in the depth of the sums the loop over all. Where weights are many,
+        each tile asks for a vector of those behind its own, by its number among the tiles of these weights.
         """
-        (packed, first), width = weights, self._span(pieces) * self.lanes
+        (packed, first), vectors = weights, self._span(pieces)
+        width, ahead = vectors * self.lanes, Var("ahead", "int64")
+        is_far = BYTES * math.prod(map(_number, packed.shape)) >= FAR
 
         def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
             places = [divmod(piece.start, self.lanes) for piece in pieces]
@@ -558,7 +565,8 @@ class RowLoops:
 
                 return LetStmt(element, left(p), block(map(added, pieces)))
 
-            return block([*loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
+            asked = [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
+            return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
         def cleared(acc: Buffer, p: Var) -> Stmt:
             zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
@@ -570,7 +578,9 @@ class RowLoops:
             begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
             return block([begun, added, stored(acc)])
 
-        return alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+        result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+        place = simplify(first + vectors + floormod(number, vectors))
+        return LetStmt(ahead, place, result) if is_far else result
 
     def _changed(
         self, finish: Finish, acc: Buffer, pieces: Sequence[_Piece], columns: PrimExpr, out: Buffer
