@@ -490,29 +490,30 @@ class RowLoops:
             value = substitute(finish.store.value, {**at, **tables, finish.total: total})
             return BufferStore(finish.store.buffer, value, place)
 
-        def channel(turned: Buffer, v: Var, p: Var, co: Var) -> Stmt:
+        def channel(row: Buffer, v: Var, co: Var) -> Stmt:
             def one(lane: Var) -> Stmt:
                 x = v * lanes + lane
-                return IfThenElse(x < width, element(co, x, BufferLoad(turned, (p, lane))))
+                return IfThenElse(x < width, element(co, x, BufferLoad(row, (lane,))))
 
             return loop("lane", lanes, one, ForKind.VECTORIZED)
 
-        def channels_of(turned: Buffer, v: Var) -> Stmt:
+        def stored(row: Buffer, v: Var, p: PrimExpr, vector: PrimExpr) -> Stmt:
             last = int64(self.outputs - 1)
-            return loop("p", channels, lambda p: let(
-                "co", minimum(o * lanes + p, last), lambda co: channel(turned, v, p, co)))  # fmt: skip
+            result = let("co", minimum(o * lanes + p, last), lambda co: channel(row, v, co))
+            both = block([vector_store(row, (0,), vector), result])
+            return both if whole else IfThenElse(p < channels, both)
 
-        def square(turned: Buffer, part: Buffer, v: Var) -> Stmt:
-            return block([
-                transposed_square(lanes, DTYPE, lambda q: vector_load(part, (q, 0), lanes),
-                                  lambda p, vector: vector_store(turned, (p, 0), vector)),
-                channels_of(turned, v)])  # fmt: skip
+        def square(row: Buffer, part: Buffer, v: Var) -> Stmt:
+            return transposed_square(lanes, DTYPE, lambda q: vector_load(part, (q, 0), lanes),
+                                     lambda p, vector: stored(row, v, p, vector))  # fmt: skip
 
-        def at(turned: Buffer, v: Var) -> Stmt:
+        def at(row_of_square: Buffer, v: Var) -> Stmt:
             place = (row * self.staged + v * lanes) * lanes
-            return part_of(sums, place, (lanes, lanes), (lanes, 1), lambda part: square(turned, part, v))
+            return part_of(
+                sums, place, (lanes, lanes), (lanes, 1), lambda part: square(row_of_square, part, v)
+            )
 
-        return scratch("turned", (lanes, lanes), DTYPE, lambda turned: loop(
+        return alloc("turned", (lanes,), DTYPE, "local", lambda turned: loop(
             "v", simplify(ceildiv(self.width, lanes)), lambda v: at(turned, v)))  # fmt: skip
 
     # ------------------------------------------------------------------ tiles
@@ -565,7 +566,9 @@ class RowLoops:
 
                 return LetStmt(element, left(p), block(map(added, pieces)))
 
-            asked = [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
+            asked = (
+                [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
+            )
             return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
         def cleared(acc: Buffer, p: Var) -> Stmt:
