@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 import sys
@@ -23,7 +24,7 @@ from relax.runtime import (
 from relax.runtime.dtypes import DLPACK_CODES, NUMPY_DTYPES
 from relax.runtime.format import pack_sections, unpack_sections
 from relax.runtime.info import FuncInfo, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
-from relax.runtime.tensor import numpy_view
+from relax.runtime.tensor import LARGE_PAGE, numpy_view
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -170,6 +171,21 @@ def test_tensors_of_every_dtype_are_kept(dtype, shape):
     assert (kept.shape, kept.dtype) == (shape, dtype)
     assert kept.data_ptr() % 64 == 0
     assert numpy_view(kept).tobytes() == value.tobytes()
+
+
+def test_constants_that_fill_large_pages_together_are_in_one_allocation():
+    """Each of them is smaller, and would have an allocation of its own in small pages."""
+    sizes = [LARGE_PAGE // 16 + 5, 0, 3, LARGE_PAGE // 8, LARGE_PAGE // 4, 1]
+    values = [np.full(size, i, "float32") for i, size in enumerate(sizes)]
+    kept = constants_of(values)
+    for tensor, value in zip(kept, values, strict=True):
+        np.testing.assert_array_equal(numpy_view(tensor), value)
+    places = [tensor.data_ptr() for tensor in kept if tensor.numel()]
+    assert all(place % 64 == 0 for place in places)
+    assert places == sorted(places)
+    gaps = [b - a for a, b in itertools.pairwise(places)]
+    lengths = [value.nbytes for value in values if value.size]
+    assert all(gap < length + 64 for gap, length in zip(gaps, lengths, strict=False))
 
 
 def test_other_constants_are_kept():

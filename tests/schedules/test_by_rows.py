@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -241,6 +243,39 @@ def test_weights_are_packed_in_vectors_of_channels(target):
     taps = packings[2](weights)
     np.testing.assert_array_equal(taps[4, :20], weights[:, 0, 1, 1])
     assert not taps[:, 20:].any()
+
+
+def test_a_vector_and_a_half_of_channels_are_summed_in_halves(target):
+    """Only where registers hold the sums of all halves."""
+
+    def widths(co):
+        text = packed(Chain(ci=16, middle=16, co=co).func(), target)[0].script()
+        return {int(width) for width in re.findall(r"T\.Broadcast\(a_2, (\d+)\)", text)}
+
+    assert widths(24) == {8}
+    assert widths(32) == {16}
+    assert widths(40) == {16, 8}
+
+
+def test_copies_of_a_first_layer_ask_for_all_lines_of_memory_that_they_read_later(target):
+    """A vector of each phase is as many lines of memory as there are phases."""
+
+    def asked(case):
+        text = packed(Chain(**FIRST_LAYERS[case]).func(), target)[0].script()
+        return text.count("T.prefetch(X[")
+
+    assert [asked(case) for case in ("3 × 3", "3 × 3, stride 2", "7 × 7, stride 4, then 2")] == [1, 2, 4]
+
+
+def test_tiles_ask_for_weights_that_are_many(target):
+    """Those of the projection here: 64 KB of them are many."""
+
+    def asked(middle):
+        text = packed(Chain(ci=8, middle=middle, co=16).func(), target)[0].script()
+        return text.count("T.prefetch(P_packed")
+
+    assert asked(1023) == 0
+    assert asked(1024) == 1
 
 
 def test_weights_that_are_not_known_are_for_the_rules_of_each_convolution(same):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
 import numpy as np
 import pytest
@@ -51,6 +53,17 @@ CASES = {
         "dilation": 10,
         "groups": 4,
     },
+    "lines of half a vector": {"ci": 6, "co": 6, "size": (9, 8), "kernel": (5, 5), "pad": 2, "groups": 6},
+    "lines of one more": {"ci": 6, "co": 6, "size": (9, 9), "kernel": (5, 5), "pad": 2, "groups": 6},
+    "short lines, stride 2": {
+        "ci": 16,
+        "co": 16,
+        "size": (14, 13),
+        "kernel": (5, 5),
+        "stride": 2,
+        "pad": 2,
+        "groups": 16,
+    },
     "one dimension": {"ci": 6, "co": 6, "size": (300,), "kernel": (5,), "pad": 2, "groups": 6},
     "three dimensions": {"ci": 6, "co": 6, "size": (3, 5, 20), "kernel": (3, 2, 3), "pad": 1, "groups": 6},
 }
@@ -81,6 +94,15 @@ def test_a_machine_without_masks_reads_a_padded_copy(conv):
     tir.interpret(case.func(), x, k, expected)
     tir.interpret(arranged, x, k, actual)
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_lines_of_half_a_vector_are_in_half_vectors(target, conv):
+    def lanes(width):
+        case = conv(60, 60, (9, width), (3, 3), pad=1, groups=60)
+        text = schedule(case.func(), target, [Depthwise()]).script()
+        return max(map(int, re.findall(r"boolx(\d+)", text)))
+
+    assert (lanes(7), lanes(8), lanes(9)) == (8, 8, 16)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

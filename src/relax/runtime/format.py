@@ -43,7 +43,7 @@ from .encoding import ExecutableError, Pieces, Reader, Writer
 from .files import checksum, checksum_of_rest, read_places
 from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .sizes import shape_value
-from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view, view_tensor
+from .tensor import ALIGNMENT, LARGE_PAGE, check_shape, new_tensor, numpy_view, view_tensor
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
 VERSION: Final = 8
@@ -260,8 +260,9 @@ def _read_tensor(r: Reader, data: Section) -> tvm_ffi.Tensor:
         raise r.fail(str(error)) from None
     if offset > data.size or nbytes > data.size - offset:
         raise r.fail(f"the contents of a tensor of {nbytes} bytes lie outside section DATA")
-    if nbytes and data.memory is not None and (data.offset + offset) % ALIGNMENT == 0:
-        return view_tensor(data.memory, shape, dtype, data.offset + offset)
+    memory = data.in_memory() if nbytes else None
+    if memory is not None and (data.start + offset) % ALIGNMENT == 0:
+        return view_tensor(memory, shape, dtype, data.start + offset)
     tensor = new_tensor(shape, dtype)
     if nbytes:
         data.read_later(offset, memoryview(numpy_view(tensor).reshape(-1).view("u1")))
@@ -411,7 +412,7 @@ def read_functions(r: Reader) -> Program:
 # -------------------------------------------------------------------------------------- container
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
     """A section of an open file, which is read when it is asked for."""
 
@@ -420,6 +421,8 @@ class Section:
     size: int
     memory: tvm_ffi.Tensor | None = None
     """The file as memory, if it is mapped."""
+    start: int = 0
+    """The place of the section in memory."""
     wanted: list[tuple[int, memoryview]] = field(default_factory=list[tuple[int, memoryview]])
     """Offsets in the file, and memory that waits for what is there."""
 
@@ -427,6 +430,16 @@ class Section:
         """All of it."""
         self.file.seek(self.offset)
         return memoryview(self.file.read(self.size))
+
+    def in_memory(self) -> tvm_ffi.Tensor | None:
+        """The memory that has all of it, if it is mapped or fills large pages; `read` is to fill the latter.
+
+        Most constants fill no large page: those of a program follow each other in theirs.
+        """
+        if self.memory is None and self.size >= LARGE_PAGE:
+            self.memory, self.start = new_tensor((self.size,), "uint8"), 0
+            self.read_later(0, memoryview(numpy_view(self.memory)))
+        return self.memory
 
     def read_later(self, offset: int, to: memoryview) -> None:
         """Have `read` fill memory with what is there from an offset on, which has been checked to be there."""
@@ -526,7 +539,7 @@ def read_sections(file: io.BufferedIOBase, memory: tvm_ffi.Tensor | None = None)
     for tag, _, offset, size in _ENTRY.iter_unpack(table):
         if offset > length or size > length - offset:
             raise ExecutableError("its section table is malformed")
-        sections[tag.decode("ascii", "replace")] = Section(file, offset, size, memory)
+        sections[tag.decode("ascii", "replace")] = Section(file, offset, size, memory, offset)
     return sections
 
 

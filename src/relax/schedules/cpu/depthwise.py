@@ -16,6 +16,7 @@ Refused: one group, groups of several input channels, more taps than registers m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -65,12 +66,20 @@ class Depthwise(ScheduleRule):
                 return None
             if not has_masks(target):
                 return _Writer(kernel, tile).kernel()
-            by_words, by_lines = words_writer(kernel, tile, target), LineWriter(kernel, tile)
+            by_words = words_writer(kernel, tile, target)
+            by_lines = LineWriter(kernel, _filled(tile, windows.axes[-1].size))
             if by_words is not None:
                 return by_words.kernel()
             return by_lines.kernel() if by_lines.fits else _Writer(kernel, tile).kernel()
 
         return rewritten_kernels(func, rewrite, is_large_sum)
+
+
+def _filled(tile: Tile, pixels: PrimExpr) -> Tile:
+    """A tile of half vectors where one holds a line: processors do two of their instructions in the time of one."""
+    half = tile.lanes // 2
+    is_short = isinstance(pixels, IntImm) and pixels.value <= half
+    return replace(tile, lanes=half) if is_short and half > 1 else tile
 
 
 class _Writer:

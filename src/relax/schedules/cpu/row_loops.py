@@ -7,16 +7,18 @@ zeros, and what the ring has there becomes zeros, as the padding beside the line
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
 from ..build import (
@@ -46,6 +48,8 @@ LONG: Final = 14
 each other and for what is in each other's caches."""
 SHARE: Final = 28
 """The least pixels of a task of the projection, so that weights are read for more than a few of them."""
+FAR: Final = 1 << 16
+"""Bytes of weights from which on tiles ask for them: fewer are in the cache soon, as each line reads them again."""
 BYTES: Final = 4
 """The bytes of a number."""
 PIXELS: Final = 7
@@ -105,7 +109,8 @@ class RowLoops:
         """The form in which the data is copied."""
         self.extents = self.panel.extents
         self.data_width = name("columns", self.extents[1])
-        self.pixels = self._pixels(target.machine.vector_registers)
+        self.registers = target.machine.vector_registers
+        self.pixels = self._pixels(self.registers)
         """The pixels of a tile."""
         self.tiles = name("tiles", ceildiv(self.width, self.pixels))
         """The tiles of a line of the result."""
@@ -309,17 +314,17 @@ class RowLoops:
         def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
             source = (q - band.fresh) * (self.panel.planes * self.panel_width)
 
-            def sums(data: Buffer, out: Buffer) -> Stmt:
+            def sums(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
                 return self._product(
-                    pieces, lambda step: self.panel.steps(data, step), (weights, first),
+                    pieces, lambda step: self.panel.steps(data, step), (weights, first), number,
                     lambda acc: self._changed(finish, acc, pieces, simplify(first * lanes), out))  # fmt: skip
 
             def tile(t: Var) -> Stmt:
                 place = (slot * self.line + self.along.before + t * self.pixels) * self.group_pitch
-                shape, strides = (self.pixels, len(pieces) * lanes), (self.group_pitch, 1)
+                shape, strides = (self.pixels, self._span(pieces) * lanes), (self.group_pitch, 1)
                 read = self.panel.planes, self.pixels + self.panel.reach
                 return part_of(panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: part_of(
-                    ring, place, shape, strides, lambda out: sums(data, out)))  # fmt: skip
+                    ring, place, shape, strides, lambda out: sums(data, out, simplify(q + t))))  # fmt: skip
 
             return loop("t", self.data_tiles, tile)
 
@@ -435,25 +440,25 @@ class RowLoops:
     ) -> Stmt:  # fmt: skip
         """The sums of so many lines, of a group of channels that begins with a vector."""
         lanes, channels, (weights, middle, sums) = self.lanes, self.pixels * self.pitch, buffers
-        width, pitch = len(pieces), self.project_groups[0].size * self.staged
+        width, pitch = self._span(pieces), self.project_groups[0].size * self.staged
 
         def stored(acc: Buffer, out: Buffer) -> Stmt:
             return loop("p", self.pixels, lambda p: block(
-                vector_store(out, (v, p, 0), vector_load(acc, (p, piece.start), piece.lanes))
-                for v, piece in enumerate(pieces)), ForKind.UNROLLED)  # fmt: skip
+                vector_store(out, (piece.start // lanes, p, piece.start % lanes), vector_load(
+                    acc, (p, piece.start), piece.lanes)) for piece in pieces), ForKind.UNROLLED)  # fmt: skip
 
-        def products(data: Buffer, out: Buffer) -> Stmt:
+        def products(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
             def each(step: Step) -> Stmt:
                 return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
 
-            return self._product(pieces, each, (weights, vector), lambda acc: stored(acc, out))
+            return self._product(pieces, each, (weights, vector), number, lambda acc: stored(acc, out))
 
         def tile(i: Var, t: Var) -> Stmt:
             at, strides = (i * pitch + t * self.pixels) * lanes, (self.staged * lanes, lanes, 1)
             return part_of(
                 middle, ((first + i) * self.tiles + t) * channels, (self.pixels, self.middle), (self.pitch, 1),
                 lambda data: part_of(sums, at, (width, self.pixels, lanes), strides, lambda out: (
-                    products(data, out))))  # fmt: skip
+                    products(data, out, simplify(i + t)))))  # fmt: skip
 
         return loop("i", count, lambda i: loop("t", self.tiles, lambda t: tile(i, t)))
 
@@ -485,54 +490,70 @@ class RowLoops:
             value = substitute(finish.store.value, {**at, **tables, finish.total: total})
             return BufferStore(finish.store.buffer, value, place)
 
-        def channel(turned: Buffer, v: Var, p: Var, co: Var) -> Stmt:
+        def channel(row: Buffer, v: Var, co: Var) -> Stmt:
             def one(lane: Var) -> Stmt:
                 x = v * lanes + lane
-                return IfThenElse(x < width, element(co, x, BufferLoad(turned, (p, lane))))
+                return IfThenElse(x < width, element(co, x, BufferLoad(row, (lane,))))
 
             return loop("lane", lanes, one, ForKind.VECTORIZED)
 
-        def channels_of(turned: Buffer, v: Var) -> Stmt:
+        def stored(row: Buffer, v: Var, p: PrimExpr, vector: PrimExpr) -> Stmt:
             last = int64(self.outputs - 1)
-            return loop("p", channels, lambda p: let(
-                "co", minimum(o * lanes + p, last), lambda co: channel(turned, v, p, co)))  # fmt: skip
+            result = let("co", minimum(o * lanes + p, last), lambda co: channel(row, v, co))
+            both = block([vector_store(row, (0,), vector), result])
+            return both if whole else IfThenElse(p < channels, both)
 
-        def square(turned: Buffer, part: Buffer, v: Var) -> Stmt:
-            return block([
-                transposed_square(lanes, DTYPE, lambda q: vector_load(part, (q, 0), lanes),
-                                  lambda p, vector: vector_store(turned, (p, 0), vector)),
-                channels_of(turned, v)])  # fmt: skip
+        def square(row: Buffer, part: Buffer, v: Var) -> Stmt:
+            return transposed_square(lanes, DTYPE, lambda q: vector_load(part, (q, 0), lanes),
+                                     lambda p, vector: stored(row, v, p, vector))  # fmt: skip
 
-        def at(turned: Buffer, v: Var) -> Stmt:
+        def at(row_of_square: Buffer, v: Var) -> Stmt:
             place = (row * self.staged + v * lanes) * lanes
-            return part_of(sums, place, (lanes, lanes), (lanes, 1), lambda part: square(turned, part, v))
+            return part_of(
+                sums, place, (lanes, lanes), (lanes, 1), lambda part: square(row_of_square, part, v)
+            )
 
-        return scratch("turned", (lanes, lanes), DTYPE, lambda turned: loop(
+        return alloc("turned", (lanes,), DTYPE, "local", lambda turned: loop(
             "v", simplify(ceildiv(self.width, lanes)), lambda v: at(turned, v)))  # fmt: skip
 
     # ------------------------------------------------------------------ tiles
 
     def _pieces(self, size: int, channels: int) -> tuple[_Piece, ...]:
-        """The vectors of a tile; the last one may be half of one if the tile has all channels."""
-        lanes = self.lanes
+        """The vectors of a tile; the last one may be half of one if the tile has all channels.
+
+        Then all are halves where registers hold the sums: elements of the data are spread in less time.
+        """
+        lanes, half = self.lanes, self.lanes // 2
         pieces = [_Piece(v * lanes, lanes) for v in range(size)]
-        if lanes > 2 and 0 < channels - (size - 1) * lanes <= lanes // 2:
-            pieces[-1] = _Piece((size - 1) * lanes, lanes // 2)
+        if lanes > 2 and 0 < channels - (size - 1) * lanes <= half:
+            halves = 2 * size - 1
+            if (self.pixels + 1) * halves < self.registers:
+                return tuple(_Piece(v * half, half) for v in range(halves))
+            pieces[-1] = _Piece((size - 1) * lanes, half)
         return tuple(pieces)
+
+    def _span(self, pieces: Sequence[_Piece]) -> int:
+        """The vectors of channels that a tile has, the last of them whole."""
+        return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
 
     def _product(
         self, pieces: Sequence[_Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
-        stored: Callable[[Buffer], Stmt],
+        number: PrimExpr, stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
         """A tile: sums of pixels times weights, from a vector of channels on, in registers.
 
-        `steps` makes of the products of one place in the depth of the sums the loop over all.
+        `steps` makes of the products of one place in the depth of the sums the loop over all. Where weights are many,
+        each tile asks for a vector of those behind its own, by its number among the tiles of these weights.
         """
-        (packed, first), width = weights, len(pieces) * self.lanes
+        (packed, first), vectors = weights, self._span(pieces)
+        width, ahead = vectors * self.lanes, Var("ahead", "int64")
+        is_far = BYTES * math.prod(map(_number, packed.shape)) >= FAR
 
         def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
+            places = [divmod(piece.start, self.lanes) for piece in pieces]
             loads = [vector_store(line, (piece.start,), vector_load(packed, (
-                simplify(first + piece.start // self.lanes), k, 0), piece.lanes)) for piece in pieces]  # fmt: skip
+                simplify(first + v), k, at), piece.lanes))
+                for piece, (v, at) in zip(pieces, places, strict=True)]  # fmt: skip
 
             def pixel(p: Var) -> Stmt:
                 element = Var("a", DTYPE)
@@ -545,7 +566,10 @@ class RowLoops:
 
                 return LetStmt(element, left(p), block(map(added, pieces)))
 
-            return block([*loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
+            asked = (
+                [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
+            )
+            return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
         def cleared(acc: Buffer, p: Var) -> Stmt:
             zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
@@ -557,7 +581,9 @@ class RowLoops:
             begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
             return block([begun, added, stored(acc)])
 
-        return alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+        result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+        place = simplify(first + vectors + floormod(number, vectors))
+        return LetStmt(ahead, place, result) if is_far else result
 
     def _changed(
         self, finish: Finish, acc: Buffer, pieces: Sequence[_Piece], columns: PrimExpr, out: Buffer

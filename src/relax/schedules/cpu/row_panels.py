@@ -12,7 +12,7 @@ is copied for both: windows have few input channels, so that copies take little 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ...prim import LT, And, PrimExpr, Var, const, simplify
 from ...prim.instructions import prefetch
@@ -22,6 +22,8 @@ from ..build import block, let, loop, ramp, spread, vector_load, vector_store
 from .chains import DTYPE, Link
 from .channel_blocks import part_of
 
+AHEAD: Final = 3
+"""The lines of windows between one that is copied and one that is asked for: images come from memory."""
 Left: TypeAlias = Callable[[Var], PrimExpr]
 """The element of a pixel of a tile."""
 Step: TypeAlias = Callable[[PrimExpr, Left], Stmt]
@@ -141,7 +143,7 @@ class WindowPanel:
         self, channel: Sequence[PrimExpr], row: Var, part: Buffer, first: PrimExpr, begin: Var,
         masks: Sequence[Var],
     ) -> Stmt:  # fmt: skip
-        """Copy a vector of each phase of a line of a channel, and ask for the line behind it that is copied next."""
+        """Copy a vector of each phase of a line of a channel, and ask for a line that is copied later."""
         lanes, phases = self.lanes, self.phases
         parts = [Var("part", f"{DTYPE}x{lanes}") for _ in masks]
 
@@ -154,8 +156,10 @@ class WindowPanel:
         for number, (var, mask) in enumerate(zip(parts, masks, strict=True)):
             place = simplify(begin + number * lanes)
             result = LetStmt(var, vector_load(self.data, (*channel, row, place), lanes, mask), result)
-        ahead = BufferLoad(self.data, (*channel, simplify(row + self.rows.stride), begin))
-        return block([Evaluate(prefetch(ahead)), result])
+        line = simplify(row + AHEAD * self.rows.stride)
+        ends = (simplify(begin + (number * lanes + lanes - 1)) for number in range(phases))
+        asked = [Evaluate(prefetch(BufferLoad(self.data, (*channel, line, x)))) for x in ends]
+        return block([*asked, result])
 
     def steps(self, data: Buffer, step: Step) -> Stmt:
         taps, phases = self.columns.taps, self.phases
