@@ -235,6 +235,57 @@ class Module:
     )
 
 
+def pooled(attributes: str, scale: float = 0.3, again: float = 0.3) -> str:
+    """The greatest numbers of windows of quantised data, quantised again."""
+    return f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor(("n", 2, "h", 5), "uint8")):
+        with R.dataflow():
+            x = R.dequantize(q, R.const({scale}), R.const(7, "uint8"))
+            y = R.nn.max_pool2d(x, {attributes})
+            gv = R.quantize(y, R.const({again}), R.const(7, "uint8"), out_dtype="uint8")
+            R.output(gv)
+        return gv
+"""
+
+
+def test_the_greatest_numbers_are_those_of_the_integers():
+    module = from_source(pooled("pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)"))
+    after = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(module))
+    assert "quantize" not in after.script()
+    assert FakeQuantizationToInteger()(after) is after
+    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    rng = np.random.default_rng(3)
+    for n, h in [(1, 1), (2, 4), (0, 3), (1, 0), (1, 9)]:
+        q = rng.integers(0, 256, (n, 2, h, 5), "uint8")
+        np.testing.assert_array_equal(machine["main"](q).numpy(), relax.interpret(module, "main", q).numpy())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "scale", "again"),
+    [
+        ("pool_size=(2, 2), padding=(1, 1, 1, 1)", 0.3, 0.3),  # windows without data, if there are no rows
+        ("pool_size=(2, 2), strides=(2, 2), dilation=(2, 1), padding=(1, 0, 0, 0)", 0.3, 0.3),
+        ("pool_size=(3, 3), strides=(2, 2), ceil_mode=True", 0.3, 0.3),
+        ("pool_size=(2, 2)", -0.3, -0.3),
+    ],
+)
+def test_the_greatest_floats_are_computed(attributes, scale, again):
+    after = FakeQuantizationToInteger()(from_source(pooled(attributes, scale, again)))
+    assert after.script().index("dequantize") < after.script().index("max_pool2d")
+
+
+def test_another_scale_quantises_again():
+    """Of the integers that are known to come back nothing is computed; one that does not is enough to compute all."""
+    script = relax.transform.DeadCodeElimination()(
+        FakeQuantizationToInteger()(from_source(pooled("pool_size=(1, 1)", 0.3, 0.3015)))
+    ).script()
+    assert "R.quantize" in script
+    assert script.index("max_pool2d") < script.index("R.dequantize")
+
+
 QUANTISED = """
 @I.ir_module
 class Module:

@@ -121,10 +121,10 @@ class Quantize(Quantization):
         def formula(*operands: te.Tensor) -> te.Tensor:
             return topi.qdq.quantize_by_reciprocal(*operands, out_dtype=str(self.out_dtype))
 
-        limits = [limit - int(point.item()) for limit in (self.out_dtype.min_value, self.out_dtype.max_value)]
-        parts = [const(np.array(number, np.float32)) for number in (*pair, *limits)]
-        wide = const(np.array(point, np.int32))
-        return builder.call_te(formula, data, *parts, wide, primfunc_name_hint=self.kernel_name())
+        least = self.out_dtype.min_value - int(point.item())
+        parts = [const(np.array(number, np.float32)) for number in (*pair, least)]
+        offset = const(np.array(int(point.item()) - topi.qdq.WHOLE_BITS, np.int32))
+        return builder.call_te(formula, data, *parts, offset, primfunc_name_hint=self.kernel_name())
 
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype

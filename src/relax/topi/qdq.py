@@ -48,6 +48,8 @@ def quantize(
 
 WHOLE: Final = 1.5 * 2.0**23
 """The number whose sum with a small float is rounded to an integer: the last bits are those of the integer."""
+WHOLE_BITS: Final = 0x4B400000
+"""The bits of `WHOLE`: those of its sum with an integer are as many more."""
 
 
 def quantize_by_reciprocal(
@@ -55,26 +57,24 @@ def quantize_by_reciprocal(
     high: te.Tensor,
     low: te.Tensor,
     least: te.Tensor,
-    most: te.Tensor,
-    zero_point: te.Tensor,
+    offset: te.Tensor,
     out_dtype: str = "int8",
 ) -> te.Tensor:
     """`quantize` of float32 by a known scale as an integer of 8 bits.
 
-    `high` and `low`, whose sum is about the scale's reciprocal, multiply the data; `least` and `most` are the limits of
-    the dtype without the zero point. Between them, rounding is an addition, and the integer is in the last bits.
+    `high` and `low`, whose sum is about the scale's reciprocal, multiply the data; `least` is the lower limit of the
+    dtype without the zero point, `offset` the zero point less `WHOLE_BITS`. Rounding is an addition of `WHOLE`: from
+    `least` on, the bits of sums grow with them, so that integers are limited from above as integers are.
     """
-    target, wide = DataType(out_dtype), DataType("int32")
-
-    def limited(quotient: Var) -> PrimExpr:
-        above = Var("above", "float32")
-        below = Select(above < most(), above, most())
-        return Let(above, Select(quotient > least(), quotient, least()), below)  # the least for NaN too
+    target = DataType(out_dtype)
+    wide = DataType("uint32" if target.is_uint else "int32")
 
     def element(*i: Any) -> PrimExpr:
         value, quotient = Var("value", "float32"), Var("quotient", "float32")
-        whole = intrin.reinterpret("int32", limited(quotient) + const(WHOLE, "float32"))
-        result = cast_expr(target, whole + cast_expr(wide, zero_point()))
+        limited = Select(quotient > least(), quotient, least())  # the least for NaN too
+        whole = intrin.reinterpret("int32", limited + const(WHOLE, "float32")) + offset()
+        number = intrin.reinterpret("uint32", whole) if target.is_uint else whole
+        result = cast_expr(target, intrin.min(number, const(target.max_value, wide)))
         if not target.is_uint:
             result = Select(intrin.isnan(quotient), const(0, target), result)
         return Let(value, data(*i), Let(quotient, fma(value, high(), value * low()), result))

@@ -17,7 +17,9 @@ product) where a sum of floats is rounded for each term: it is within 2⁻²² o
 that is quantised afterwards may be another one where the exact value is about half way between two.
 
 Reshapes and transpositions between `dequantize` and the product are done to the integers. So are `take`s, whatever is
-behind them: of a quantised table of embeddings only the rows that are used become floats.
+behind them: of a quantised table of embeddings only the rows that are used become floats. The greatest number of each
+window of `max_pool` is that of the integers, as larger ones stand for larger floats. What is dequantised and quantised
+again is left out where each integer is known to come back.
 
 Declines: weights that are not constants, or do not fit int8 without their zero point; a scale or zero point of the
 data that is not one known number, or a zero point that their dtype does not hold; depthwise convolutions, where vectors
@@ -41,7 +43,8 @@ from ..op.binary import Multiply, Subtract
 from ..op.linear_algebra import Matmul
 from ..op.nn.convolution import Convolution
 from ..op.nn.padding import Pad
-from ..op.qdq import Dequantize
+from ..op.nn.pooling import MaxPool
+from ..op.qdq import Dequantize, Quantize
 from ..op.selection import Take
 from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
 from ..op.unary import Astype
@@ -70,6 +73,11 @@ class _Data:
     scale: np.float32
     zero: int
 
+    @property
+    def grows(self) -> bool:
+        """True if larger numbers stand for larger floats, or for the same."""
+        return bool(0 < self.scale < np.inf)
+
 
 @dataclass(frozen=True)
 class _Weights:
@@ -90,19 +98,50 @@ class _Integers(KnownValues):
         match operator:
             case Matmul() | Convolution():
                 return self.product(operator, call)
+            case Quantize():
+                return self.requantized(operator, call)
             case _:
                 return self.moved(call)
 
     def moved(self, call: Call) -> RelaxExpr:
         """The integers of a `dequantize` moved, and then dequantised."""
         operator = operator_of(call)
-        if not isinstance(operator, MOVES) or (isinstance(operator, Take) and operator.mode == "nan"):
+        if not isinstance(operator, (*MOVES, MaxPool)) or (
+            isinstance(operator, Take) and operator.mode == "nan"
+        ):
             return call
         inner = self.value(call.args[0])
         dequantize = operator_of(inner) if isinstance(inner, Call) else None
-        if not isinstance(inner, Call) or not isinstance(dequantize, Dequantize) or self.data(inner) is None:
+        if not isinstance(inner, Call) or not isinstance(dequantize, Dequantize):
+            return call
+        data = self.data(inner)
+        if data is None or (isinstance(operator, MaxPool) and not (_fills(operator) and data.grows)):
             return call
         return dequantize.call(operator.call(inner.args[0], *call.args[1:]), *inner.args[1:])
+
+    def requantized(self, quantize: Quantize, call: Call) -> RelaxExpr:
+        """The integers that are dequantised and quantised again, if each of them stays what it is."""
+        inner = self.value(call.args[0])
+        dequantize = operator_of(inner) if isinstance(inner, Call) else None
+        if not isinstance(inner, Call) or not isinstance(dequantize, Dequantize):
+            return call
+        data = self.data(inner)
+        parameters = [self.known(arg) for arg in call.args[1:]]
+        if data is None or not isinstance(info := data.numbers.struct_info_, TensorStructInfo):
+            return call
+        scale, zero = parameters
+        if (
+            scale is None
+            or zero is None
+            or max(scale.size, zero.size) > 1
+            or quantize.out_dtype != info.dtype
+        ):
+            return call
+        every = np.arange(info.dtype.min_value, info.dtype.max_value + 1).astype(info.dtype.numpy())
+        with np.errstate(all="ignore"):
+            floats = dequantize.evaluate(every, data.scale, np.int32(data.zero))
+            again = quantize.evaluate(floats, np.reshape(scale, ()), np.reshape(zero, ()))
+        return data.numbers if np.array_equal(every, again) else call
 
     # ------------------------------------------------------------------------------------ operands
 
@@ -202,6 +241,12 @@ class _Integers(KnownValues):
             total = Subtract().call(total, const(np.reshape(sums, along)))
         scale = np.reshape(factor, along if factor.size > 1 else ())
         return Multiply().call(Astype(DataType("float32")).call(total), const(scale))
+
+
+def _fills(operator: MaxPool) -> bool:
+    """True if each window has some of the data: of none, the greatest float is not that of the integers."""
+    windows = zip(operator.pads, operator.per_axis("pool_size"), operator.per_axis("dilation"), strict=True)
+    return not operator.ceil_mode and all(sum(pads) < size and step == 1 for pads, size, step in windows)
 
 
 def _rank(expr: RelaxExpr) -> int:

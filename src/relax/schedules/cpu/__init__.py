@@ -23,6 +23,7 @@ from .step_products import StepProducts
 from .streamed_product import StreamedProduct
 from .widened import WidenedProduct
 from .winograd import Winograd
+from .word_columns import WordColumns
 from .word_pixels import WordPixels
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
@@ -35,6 +36,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     ByRows(),
     Depthwise(),
     WordPixels(),
+    WordColumns(),
     Winograd(),
     FewChannels(),
     DotConvolution(),
@@ -68,5 +70,6 @@ __all__ = [
     "StreamedProduct",
     "WidenedProduct",
     "Winograd",
+    "WordColumns",
     "WordPixels",
 ]

@@ -50,8 +50,9 @@ class AlongChannels(Writer):
         """All tasks, with weights in the order of `packing`."""
         pixels, lanes, count = self.pixels, self.lanes, self.pixels.count
         if isinstance(count, IntImm):
-            most = min(self.chunk_of(lanes, SUMMED), count.value)
-            size: PrimExpr = int64(self.chunk_of(lanes, SUMMED))
+            part = 2 if pixels.has_words else 4  # copies of taps are many: more pixels share their weights
+            size: PrimExpr = int64(self.chunk_of(lanes, SUMMED, part))
+            most = min(self.chunk_of(lanes, SUMMED, part), count.value)
         else:
             most = self.chunk_of(self.height, SUMMED, 2)
             size = self._chunk(most)

@@ -15,7 +15,6 @@ from ..build import block, int64, let, loop, named, scratch, vector_load, vector
 from .operands import Results, Values
 from .pixels import WeightBlocks
 from .pointwise_tiles import LINE, Ask, Load, Steps, Writer, number_of
-from .tiling import has_masks
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
 """The store of the result made of the sum in a column of a row."""
@@ -184,27 +183,31 @@ class AlongPixels(Writer):
         return named("inside", inside, of_width)
 
     def _stored(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
-        """Store what is made of the sums of a tile, of the pixels below `inside`."""
+        """Store what is made of the sums of a tile, of the pixels below `inside`.
+
+        Those of a tile that is in the image as a whole need no masks, nor to leave registers.
+        """
         if result.is_sum:
             bound = None if self.bound is None else inside
             return self.each(self.height, vectors, lambda p, c: vector_store(result.out, result.place(
                 p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound)))  # fmt: skip
-        if self.bound is None or has_masks(self.target):
-            return self._made(result, acc, vectors, inside)
-        return scratch("sums", (self.height, vectors * self.lanes), self.dtype, lambda sums: block([
+        whole = self._made(result, acc, vectors)
+        if self.bound is None:
+            return whole
+        rest = scratch("sums", (self.height, vectors * self.lanes), self.dtype, lambda sums: block([
             self.each(self.height, vectors, lambda p, c: vector_store(
                 sums, (p, c), vector_load(acc, (p, c), self.lanes))),
             loop("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
                 result, r, r, v, inside, sums)))]))  # fmt: skip
+        return IfThenElse(inside >= vectors * self.lanes, whole, rest)
 
-    def _made(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
-        """Store what is made of the sums of a tile, which stay in registers; written out."""
+    def _made(self, result: Results, acc: Buffer, vectors: int) -> Stmt:
+        """Store what is made of the sums of a tile of pixels of the image, which stay in registers; written out."""
 
         def vector(p: Var, first: PrimExpr, maker: Maker) -> Stmt:
             def lane(x: Var) -> Stmt:
                 c = first + x
-                return let("total", BufferLoad(acc, (p, c)), lambda total: self.inside(
-                    c, inside, maker(c, total)))  # fmt: skip
+                return let("total", BufferLoad(acc, (p, c)), lambda total: maker(c, total))
 
             return loop("x", self.lanes, lane, ForKind.VECTORIZED)
 

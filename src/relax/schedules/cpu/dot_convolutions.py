@@ -144,7 +144,7 @@ class TapWords:
         return result
 
 
-class _WordPlanes(Planes):
+class WordPlanes(Planes):
     """The copy of the data in words of neighbouring channels."""
 
     def __init__(self, windows: Windows, tile: Tile, sizes: Sizes, words: Words) -> None:
@@ -193,7 +193,7 @@ class _Writer(Direct):
         self.weights = packed
 
     def _planes(self, tile: Tile) -> Planes:
-        return _WordPlanes(self.windows, tile, self.sizes, self.words)
+        return WordPlanes(self.windows, tile, self.sizes, self.words)
 
     def kernel(self) -> Stmt:
         """The words of the weights, unless they are known, and the loops of the direct convolution."""
@@ -216,7 +216,7 @@ class _Writer(Direct):
     def _with_data(self, body: Stmt) -> Stmt:
         """A statement with the view of the data around it that it reads."""
         planes = self.planes
-        assert isinstance(planes, _WordPlanes)
+        assert isinstance(planes, WordPlanes)
         return declared([(planes.bits, self.windows.data)], body)
 
     def _weight_words(self, bits: Buffer, words: Buffer, taps: Sequence[int]) -> Stmt:
@@ -330,4 +330,4 @@ class _Writer(Direct):
         return let("at", simplify(self.planes.tap(taps) + base), product)
 
 
-__all__ = ["DotConvolution", "TapWords"]
+__all__ = ["WORD", "DotConvolution", "TapWords", "WordPlanes"]

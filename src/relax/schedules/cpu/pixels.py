@@ -77,6 +77,10 @@ class Pixels:
     """Views of results, and of what they are made of besides sums."""
     names: tuple[tuple[Var, PrimExpr], ...]
     tables: tuple[Table, ...] = ()
+    has_words: bool = False
+    """True if the data are words already; `inputs` is the number of words then."""
+    image: tuple[tuple[Var, PrimExpr], ...] = ()
+    """Variables of the store that say which image it is, where each image has loops of its own."""
 
     def declared(self, body: Stmt, lanes: int) -> Stmt:
         """A statement with the tables, views and sizes around it that it uses."""

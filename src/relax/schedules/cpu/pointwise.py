@@ -20,6 +20,7 @@ and functions that do not promise that their arguments are apart (tir.noalias).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ...prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, post_order, simplify
@@ -122,12 +123,41 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
         return None
     if not inputs.value or not channels.value:
         return None
+    is_strided = any(a.stride != 1 or not same_size(a.size, a.extent) for a in windows.axes)
+    merged = merged_pixels(kernel)
+    if merged is None:
+        return None
+    data, names = windows.data, list(merged.names)
+    area = (
+        _named_product("area", [axis.extent for axis in windows.axes], names) if is_strided else merged.count
+    )
+    leading = data.shape[: data.ndim - len(windows.axes)]
+    source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
+    return Pixels(
+        windows.batch, windows.channel.var, merged.pixel, merged.count, channels.value, inputs.value, merged.store,
+        merged.total, source, windows.weight.buffer, windows.axes if is_strided else (), merged.views, tuple(names),
+        merged.tables,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The store of a result by the number of its pixel, as parts of `Pixels`."""
+
+    pixel: Var
+    count: PrimExpr
+    store: BufferStore
+    total: Var
+    views: tuple[Buffer, ...]
+    names: tuple[tuple[Var, PrimExpr], ...]
+    tables: tuple[Table, ...]
+
+
+def merged_pixels(kernel: Kernel) -> Merged | None:
+    """The store of a result with one index for all axes of pixels; None if it reads them in another order."""
+    windows = kernel.windows
     names: list[tuple[Var, PrimExpr]] = []
     count = _named_product("pixels", [axis.size for axis in windows.axes], names)
-    area = count
-    is_strided = any(a.stride != 1 or not same_size(a.size, a.extent) for a in windows.axes)
-    if is_strided:
-        area = _named_product("area", [axis.extent for axis in windows.axes], names)
     pixel = IterVar(Range.from_min_extent(const(0, "int64"), count), Var("pixel", "int64"))
     axes = tuple(axis.pixel for axis in windows.axes)
     store, total = finished(kernel)
@@ -137,14 +167,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     if any(id(axis.var) in left for axis in axes):
         return None
     merged, tables = with_tables(merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch)))
-    data = windows.data
-    leading = data.shape[: data.ndim - len(axes)]
-    source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
-    steps = windows.axes if is_strided else ()
-    return Pixels(
-        windows.batch, windows.channel.var, pixel.var, count, channels.value, inputs.value, merged, total, source,
-        windows.weight.buffer, steps, tuple(merger.views.values()), tuple(names), tables,
-    )  # fmt: skip
+    return Merged(pixel.var, count, merged, total, tuple(merger.views.values()), tuple(names), tables)
 
 
 def with_tables(
@@ -214,4 +237,6 @@ class _Summed(StmtExprMutator):
         return self.total if node.buffer is self.buffer else self.visit_children(node)
 
 
-__all__ = ["Pointwise", "finished", "is_total", "pixels_of", "with_tables", "writer_for"]
+__all__ = [
+    "Merged", "Pointwise", "finished", "is_total", "merged_pixels", "pixels_of", "with_tables", "writer_for",
+]  # fmt: skip

@@ -90,6 +90,10 @@ TASKS: Final = 2
 """The tasks for each core, if there are so many."""
 SHARING: Final = 4
 """The blocks of channels beside which a copy of pixels takes little time."""
+FROM_CACHE: Final = 0.05
+"""The steps for which a pixel's bytes are waited for: a panel of them is in the second-level cache."""
+BYTES: Final = 4
+"""The numbers in a word of bytes."""
 LINE: Final = 64
 """The bytes of a line of the cache."""
 
@@ -104,16 +108,19 @@ def shapes(tile: Tile) -> list[tuple[int, int]]:
             for height in range(1, min((registers - 2 - v) // v, registers - 4) + 1)]  # fmt: skip
 
 
-def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int], is_even: bool = False) -> float:
+def cost(
+    rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int], is_even: bool = False, row: float = 0
+) -> float:
     """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
 
     Of an unknown number of rows or vectors, the steps for one of them, with a little for what the last tile wastes.
-    With `is_even`, some tiles have a row less, so that from some rows on none is wasted.
+    With `is_even`, some tiles have a row less, so that from some rows on none is wasted. `row` is the time for which
+    the element of a row is waited for.
     """
     height, wide = shape
 
     def step(height: int) -> float:
-        return max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
+        return max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5 + height * row
 
     if isinstance(rows, IntImm):
         tiles, high, low = (
@@ -133,11 +140,13 @@ def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
     return tiles, max(rows - tiles * low, 0) if height > 1 else tiles, low
 
 
-def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile, is_even: bool = False) -> tuple[int, int]:
+def best(
+    rows: PrimExpr, vectors: PrimExpr, tile: Tile, is_even: bool = False, row: float = 0
+) -> tuple[int, int]:
     """The shape of tile that takes the fewest steps, with no more rows than there are."""
     most = max(rows.value, 1) if isinstance(rows, IntImm) else tile.rows * tile.vectors * 2
     options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
-    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even))
+    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even, row))
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -158,12 +167,17 @@ class Writer:
         dtype = pixels.total.dtype
         self.tile = tile_for(target, dtype.bits)
         self.lanes, self.dtype, self.bytes = self.tile.lanes, str(dtype), dtype.bits // 8
-        self.inputs = pixels.inputs if words is None else -(-pixels.inputs // words.group)
+        self.gathered = 1 if words is None or pixels.has_words else words.group
+        """The input channels of which a number that is multiplied is made."""
+        self.inputs = -(-pixels.inputs // self.gathered)
         """The numbers that are multiplied for each sum: input channels, or words of them."""
         self.factor = self.dtype if words is None else "int32"
         """The dtype of what is multiplied."""
         rows, vectors = self.sizes()
-        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights)
+        is_bytes = words is not None and words.group == BYTES
+        self.row = FROM_CACHE if is_bytes and not self.rows_are_weights else 0.0
+        """The time for which the element of a row is waited for (`cost`)."""
+        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, self.row)
         self.width = self.vectors * self.lanes
         is_whole = is_const(simplify(floormod(pixels.count, self.unit())), 0)
         self.bound: PrimExpr | None = None if is_whole else pixels.count
@@ -186,11 +200,12 @@ class Writer:
         """True if tiles copy pixels while they multiply: registers are left for it, and pixels are neighbours."""
         registers = MANY_REGISTERS if self.tile.vectors == 4 else FEW_REGISTERS
         left = registers - (self.height + 1) * self.vectors - 1
-        return not self.pixels.steps and left >= (1 if self.words is None else self.words.group + 1)
+        return not self.pixels.steps and left >= (1 if self.gathered == 1 else self.gathered + 1)
 
     def cost(self) -> float:
         """The steps for one input channel."""
-        return cost(*self.sizes(), (self.height, self.vectors), not self.rows_are_weights)
+        shape = self.height, self.vectors
+        return cost(*self.sizes(), shape, not self.rows_are_weights, self.row)
 
     def chunk_of(self, unit: int, most: int, part: int = 4) -> int:
         """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
@@ -229,7 +244,7 @@ class Writer:
 
         def task(parts: list[PrimExpr], number: PrimExpr) -> Stmt:
             *image, ch, go = parts
-            values = dict(zip((v.var for v in batch), image, strict=True))
+            values = {**dict(self.pixels.image), **dict(zip((v.var for v in batch), image, strict=True))}
             share = simplify(floordiv(int64(blocks) + (number - 1), number))
             base = simplify(minimum(ch * chunk, self.pixels.count))  # said so that intervals tell it
             return named("base", base, lambda base: named("share", share, lambda share: named(
@@ -281,7 +296,7 @@ class Writer:
                     pixels.source, (*image_of(pixels, values), channel, where)))  # fmt: skip
 
             def asked(values: Values, k: PrimExpr, c: PrimExpr) -> Stmt:
-                image, group = image_of(pixels, values), 1 if self.words is None else self.words.group
+                image, group = image_of(pixels, values), self.gathered
                 channel = simplify((k + AHEAD) * group)
                 lines = (BufferLoad(pixels.source, (*image, channel, BufferLoad(places, (c + lane,))))
                          for lane in sorted({0, lanes // 2, lanes - 1}))  # fmt: skip
@@ -297,7 +312,7 @@ class Writer:
     def factors(self, k: PrimExpr, numbers: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
         """A vector of pixels of input channel `k`, or of word `k`, by the numbers of a channel."""
         words, inputs = self.words, self.pixels.inputs
-        if words is None:
+        if words is None or self.pixels.has_words:
             return numbers(k)
 
         def below(channel: PrimExpr) -> PrimExpr:
@@ -311,7 +326,7 @@ class Writer:
 
     def asked(self, image: Values, k: PrimExpr, column: PrimExpr) -> Stmt:
         """Ask for the pixels from a column on of input channel `k`, or of the channels of word `k`."""
-        source, group = self.pixels.source, 1 if self.words is None else self.words.group
+        source, group = self.pixels.source, self.gathered
         return block(
             Evaluate(prefetch(BufferLoad(source, (*image_of(self.pixels, image), simplify(
                 k * group + g), column)), locality=2)) for g in range(group))  # fmt: skip
