@@ -322,6 +322,16 @@ def test_lines_of_results_are_asked_for_while_tiles_multiply(target, form, along
     )
 
 
+def test_tiles_of_few_steps_ask_for_lines_of_the_next_tile(target, form):
+    form("pixels")
+    h, w = (te.var(name, "int64") for name in "hw")
+    asked = {}
+    for ci in (32, 200):
+        lines = packed(bottleneck(h, w, ci=ci, co=40), target)[0].script().splitlines()
+        asked[ci] = {line.rpartition(", ")[2] for line in lines if "T.prefetch(out_rows" in line}
+    assert asked == {32: {"2)"}, 200: {"3)"}}
+
+
 @pytest.mark.parametrize("along", ["pixels", "channels"])
 def test_what_a_channel_decides_is_computed_once(target, form, along):
     form(along)

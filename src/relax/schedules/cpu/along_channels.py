@@ -197,7 +197,7 @@ class AlongChannels(Writer):
         spaced, each = (SPACED, 1) if SPACED * expected <= part else (1, -(-expected // part))
 
         def line(u: int) -> Stmt:
-            number = floordiv(k, spaced) * each + u
+            number = simplify(floordiv(k, spaced) * each + u)
             row = minimum(asking.first + floordiv(number, lines), asking.height - 1)
             return asking.result.asked(row, floormod(number, lines) * step, 2)
 

@@ -27,6 +27,8 @@ CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
 PAGE: Final = 4096
 """The bytes after which a load seems to read what was just stored: only the last bits of addresses are compared."""
+SHORT: Final = 4
+"""The steps for a line of results below which a tile asks for those of the tile behind it: its own would be late."""
 LEAST_BLOCKS: Final = 2
 """The blocks of channels that share a copy of pixels at least, which takes an eighth of the time of a block."""
 
@@ -193,18 +195,20 @@ class AlongPixels(Writer):
     def _asked(self, result: Results, k: Var, width: int) -> Stmt:
         """Ask for a tile's lines of results in a step, for as few in each as the number of steps allows.
 
-        All at once, lines that memory delivers late would leave no buffers for those that the tile needs now.
+        All at once, lines that memory delivers late would leave no buffers for those that the tile needs now. Where the
+        steps are few, the lines are those of the next tile, for the second-level cache.
         """
         step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
         lines = -(-width // step)
         total = self.height * lines
+        first, locality = (width, 2) if self.inputs < SHORT * total else (0, 3)
         each = -(-total // self.inputs)
         spaced = 1 << max(self.inputs // total, 1).bit_length() - 1
 
         def line(u: int) -> Stmt:
-            number = floordiv(k, spaced) * each + u
+            number = simplify(floordiv(k, spaced) * each + u)
             row = minimum(floordiv(number, lines), int64(self.height - 1))
-            return result.asked(row, floormod(number, lines) * step, 3)
+            return result.asked(row, floormod(number, lines) * step + first, locality)
 
         return block(line(u) for u in range(each))
 
