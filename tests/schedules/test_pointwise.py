@@ -285,6 +285,53 @@ def test_what_stands_behind_of_unknown_size(target):
     same_packed(target, func, bottleneck_by_numpy, *(bottleneck_shapes(*size) for size in SIZES[1][:4]))
 
 
+def asked_lines(part):
+    """The statements that ask for lines of results."""
+    calls = []
+
+    def visit(node):
+        if isinstance(node, tir.Call) and node.intrinsic == "prefetch" and node.args[1].value == 1:
+            calls.append(node)
+
+    tir.stmt_functor.post_order_visit(part, visit)
+    return calls
+
+
+def steps_of(func):
+    """The loops over input channels."""
+    loops = []
+    tir.stmt_functor.post_order_visit(
+        func.body,
+        lambda node: loops.append(node) if isinstance(node, tir.For) and node.loop_var.name == "k" else None,
+    )
+    return loops
+
+
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+@pytest.mark.parametrize("ci", [3, 16, 200])
+def test_lines_of_results_are_asked_for_while_tiles_multiply(target, form, along, ci):
+    """Not all at once: they would leave the processor no buffers for what a tile reads."""
+    form(along)
+    h, w = (te.var(name, "int64") for name in "hw")
+    func = bottleneck(h, w, ci=ci, co=40)
+    arranged = packed(func, target)[0]
+    assert asked_lines(arranged.body)
+    assert len(asked_lines(arranged.body)) == sum(len(asked_lines(loop)) for loop in steps_of(arranged))
+    same_packed(
+        target, func, bottleneck_by_numpy, *(bottleneck_shapes(1, size, ci, 40) for _, size in SIZES[1])
+    )
+
+
+def test_tiles_of_few_steps_ask_for_lines_of_the_next_tile(target, form):
+    form("pixels")
+    h, w = (te.var(name, "int64") for name in "hw")
+    asked = {}
+    for ci in (32, 200):
+        lines = packed(bottleneck(h, w, ci=ci, co=40), target)[0].script().splitlines()
+        asked[ci] = {line.rpartition(", ")[2] for line in lines if "T.prefetch(out_rows" in line}
+    assert asked == {32: {"2)"}, 200: {"3)"}}
+
+
 @pytest.mark.parametrize("along", ["pixels", "channels"])
 def test_what_a_channel_decides_is_computed_once(target, form, along):
     form(along)

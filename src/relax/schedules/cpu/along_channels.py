@@ -26,6 +26,8 @@ UNIT: Final = 4
 """Chunks of an unknown number of pixels are multiples of this: 196 are 100 and 96, whose vectors are 7 and 6."""
 QUARTERS: Final = 4
 """The tiles that together ask for the weights behind those they read."""
+SPACED: Final = 2
+"""The steps between two lines of results that a tile asks for, if it has so many."""
 
 
 class AlongChannels(Writer):
@@ -161,12 +163,13 @@ class AlongChannels(Writer):
         cleared = loop("r", chunk.tiles.pixels, lambda r: loop("v", self.vectors, lambda v: vector_store(
             chunk.sums, (r, v * lanes), self.zero), ForKind.UNROLLED))  # fmt: skip
 
-        def added(begin: PrimExpr, result: Results, height: PrimExpr) -> Stmt:
+        def added(ko: Var, result: Results, height: PrimExpr, share: PrimExpr) -> Stmt:
+            begin = ko * part
+
             def at(io: PrimExpr, pixels: int, depth: PrimExpr) -> Stmt:
-                lines = IfThenElse(
-                    begin < 1, self._asked(result, io, chunk.tiles.count, height, chunk.inside)
-                )
-                return block([lines, self._tile(packed, chunk, (j, jo), (io, pixels), begin, depth)])
+                number = simplify((ko * chunk.tiles.count + io) * share)
+                asking = Asking(result, number, share, height)
+                return self._tile(packed, chunk, (j, jo), (io, pixels), begin, depth, asking)
 
             depth = simplify(minimum(int64(part), inputs - begin))
             return named("depth", depth, lambda depth: chunk.tiles.each(
@@ -175,27 +178,32 @@ class AlongChannels(Writer):
         def of_height(height: PrimExpr) -> Stmt:
             at = {**chunk.values, self.pixels.row: simplify(jo * self.width), self.pixels.column: chunk.start}
             result = Results(self.pixels, at, height, chunk.inside)
-            sums = loop("ko", parts, lambda ko: added(ko * part, result, height))
+            share = simplify(ceildiv(int64(self.width), maximum(chunk.tiles.count * parts, int64(1))))
+            sums = named("rows_asked", share, lambda share: loop(
+                "ko", parts, lambda ko: added(ko, result, height, share)))  # fmt: skip
             return result.declared(block([cleared, sums, self._stored(result, chunk, height)]))
 
         channels = simplify(minimum(int64(self.width), self.pixels.channels - jo * self.width))
         return named("height", channels, of_height)
 
-    def _asked(
-        self, result: Results, io: PrimExpr, tiles: PrimExpr, height: PrimExpr, inside: PrimExpr
-    ) -> Stmt:
-        """Ask for lines of a block's results: each tile for those of its share of the channels."""
+    def _asked(self, asking: Asking, tiles: Tiles, k: Var) -> Stmt:
+        """Ask for lines of a block's results in a step of a tile, a line in each step or in each second one.
+
+        All at once, lines that memory delivers late would leave no buffers for those that the tile needs now.
+        """
         step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
-        lines = simplify(ceildiv(inside, step))
+        lines = 1 << (-(-tiles.most * tiles.high // step) - 1).bit_length()
+        parts, part = self.depths
+        expected = -(-self.width * lines // (tiles.most * parts))
+        spaced, each = (SPACED, 1) if SPACED * expected <= part else (1, -(-expected // part))
 
-        def of_row(row: Var) -> Stmt:
-            return IfThenElse(
-                row < height, loop("line", lines, lambda line: result.asked(row, line * step, 2))
-            )
+        def line(u: int) -> Stmt:
+            number = simplify(floordiv(k, spaced) * each + u)
+            row = minimum(asking.first + floordiv(number, lines), asking.height - 1)
+            return asking.result.asked(row, floormod(number, lines) * step, 2)
 
-        share = simplify(ceildiv(int64(self.width), maximum(tiles, int64(1))))
-        return named("share", share, lambda share: loop(
-            "s", share, lambda s: let("channel", io * share + s, of_row)))  # fmt: skip
+        steps = simplify(ceildiv(asking.count * lines, each) * spaced)
+        return IfThenElse(k < steps, block(line(u) for u in range(each)))
 
     def _stored(self, result: Results, chunk: Chunk, height: PrimExpr) -> Stmt:
         """Store what is made of the sums of a block, turned by squares: results of a vector of channels at a time."""
@@ -221,12 +229,12 @@ class AlongChannels(Writer):
 
     def _tile(
         self, packed: Buffer, chunk: Chunk, blocks: tuple[Var, Var], tile: tuple[PrimExpr, int],
-        begin: PrimExpr, depth: PrimExpr,
+        begin: PrimExpr, depth: PrimExpr, asking: Asking,
     ) -> Stmt:  # fmt: skip
         """Add the products of some input channels to the sums of a tile.
 
-        Tiles ask for the weights behind those they read, each for a quarter of them. Tiles of the first block copy the
-        pixels of the next part while they multiply, each a vector of each channel.
+        Tiles ask for the weights behind those they read, each for a quarter of them, and for lines of results. Tiles of
+        the first block copy the pixels of the next part while they multiply, each a vector of each channel.
         """
         (j, jo), (io, height) = blocks, tile
         lanes, sums = self.lanes, chunk.sums
@@ -237,7 +245,7 @@ class AlongChannels(Writer):
 
         def asked(quarter: PrimExpr, k: Var) -> Stmt:
             weights = BufferLoad(packed, (jo, quarter, k * lanes))
-            return Evaluate(prefetch(weights, locality=2))
+            return block([Evaluate(prefetch(weights, locality=2)), self._asked(asking, chunk.tiles, k)])
 
         def copied(k: Var, at: PrimExpr) -> Stmt:
             row = minimum(begin + part + k, last)
@@ -291,6 +299,16 @@ class Tiles:
         last = int64(self.most - 1)
         return block([tall, loop("il", others, lambda il: named(
             "io", simplify(minimum(self.tall + il, last)), lambda io: body(io, self.low)))])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asking:
+    """The rows of results whose lines a tile asks for while it multiplies: the first, how many, and those there are."""
+
+    result: Results
+    first: PrimExpr
+    count: PrimExpr
+    height: PrimExpr
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...prim import And, IntImm, PrimExpr, Select, Var, simplify
-from ...prim.intrin import ceildiv, floordiv
+from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
@@ -26,6 +26,8 @@ CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
 PAGE: Final = 4096
 """The bytes after which a load seems to read what was just stored: only the last bits of addresses are compared."""
+SHORT: Final = 4
+"""The steps for a line of results below which a tile asks for those of the tile behind it: its own would be late."""
 LEAST_BLOCKS: Final = 2
 """The blocks of channels that share a copy of pixels at least, which takes an eighth of the time of a block."""
 
@@ -160,7 +162,7 @@ class AlongPixels(Writer):
         self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr, vectors: int,
         right: Callable[[Var, PrimExpr], PrimExpr], steps: Callable[[Steps], Stmt] | None,
     ) -> Stmt:  # fmt: skip
-        """A tile of so many vectors: sums over all input channels, and its results, for whose lines it asks first."""
+        """A tile of so many vectors: sums over all input channels, and results, for whose lines it asks meanwhile."""
         pixels, weights = self.pixels, self.pixels.weights
         width = vectors * self.lanes
 
@@ -172,15 +174,42 @@ class AlongPixels(Writer):
         def of_width(inside: PrimExpr) -> Stmt:
             at = {**values, pixels.row: row, pixels.column: start}
             result = Results(pixels, at, int64(self.height), inside)
-            step = max(LINE * 8 // pixels.store.buffer.dtype.bits, 1)
-            lines = loop("p", self.height, lambda p: loop("line", -(-width // step), lambda line: result.asked(
-                p, line * step, 3), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-            return result.declared(block([lines, self.sums(
+
+            def asking(loop_of: Steps) -> Stmt:
+                """The loop over input channels, in which lines are asked for besides what is done anyway."""
+
+                def with_lines(beside: Callable[[Var], Stmt] | None) -> Stmt:
+                    others = [] if beside is None else [beside]
+                    return loop_of(lambda k: block([self._asked(result, k, width), *(f(k) for f in others)]))
+
+                return with_lines(None) if steps is None else steps(with_lines)
+
+            return result.declared(self.sums(
                 self.height, vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
-                lambda acc: self._stored(result, acc, vectors, inside), steps)]))  # fmt: skip
+                lambda acc: self._stored(result, acc, vectors, inside), asking))  # fmt: skip
 
         inside = int64(width) if self.bound is None else number_of(width, pixels.count - start)
         return named("inside", inside, of_width)
+
+    def _asked(self, result: Results, k: Var, width: int) -> Stmt:
+        """Ask for a tile's lines of results in a step, for as few in each as the number of steps allows.
+
+        All at once, lines that memory delivers late would leave no buffers for those that the tile needs now. Where the
+        steps are few, the lines are those of the next tile, for the second-level cache.
+        """
+        step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
+        lines = -(-width // step)
+        total = self.height * lines
+        first, locality = (width, 2) if self.inputs < SHORT * total else (0, 3)
+        each = -(-total // self.inputs)
+        spaced = 1 << max(self.inputs // total, 1).bit_length() - 1
+
+        def line(u: int) -> Stmt:
+            number = simplify(floordiv(k, spaced) * each + u)
+            row = minimum(floordiv(number, lines), int64(self.height - 1))
+            return result.asked(row, floormod(number, lines) * step + first, locality)
+
+        return block(line(u) for u in range(each))
 
     def _stored(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
         """Store what is made of the sums of a tile, of the pixels below `inside`.

@@ -21,9 +21,9 @@ The last block of channels is no code of its own: it begins so early that it is 
 loaded as zeros and not stored. Each number of pixels runs the same code.
 
 The first block of channels copies the pixels of the next panel, or of the next part of the input channels, while it
-multiplies: copies alone would take a tenth of the time. Tiles ask for the lines of memory of their results before they
-sum, and copies for the pixels that are copied next: a chunk has a short run of each channel's line, and processors
-prefetch long ones only.
+multiplies: copies alone would take a tenth of the time. Tiles ask for the lines of memory of results while they sum, a
+line at a time, and copies for the pixels that are copied next: a chunk has a short run of each channel's line, and
+processors prefetch long ones only.
 """
 
 from __future__ import annotations
