@@ -23,6 +23,7 @@ from .step_products import StepProducts
 from .streamed_product import StreamedProduct
 from .widened import WidenedProduct
 from .winograd import Winograd
+from .word_blocks import WordBlocked
 from .word_pixels import WordPixels
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
@@ -37,6 +38,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     WordPixels(),
     Winograd(),
     FewChannels(),
+    WordBlocked(),
     DotConvolution(),
     Pointwise(),
     Blocked(),
@@ -68,5 +70,6 @@ __all__ = [
     "StreamedProduct",
     "WidenedProduct",
     "Winograd",
+    "WordBlocked",
     "WordPixels",
 ]
