@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
 
 from ...prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
@@ -37,9 +39,11 @@ from .chains import DTYPE, Chain, Finish, Link
 from .channel_blocks import part_of
 from .pixels import Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
-from .row_panels import Left, Step, panel_of
+from .row_panels import Left, RowPanel, Step, panel_of
 from .squares import transposed_square
 from .tiling import Segment, even_pieces
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
 
 LONG: Final = 14
 """The lines of a chunk beside which the lines at a seam, which are expanded twice, cost less than cores that wait for
@@ -52,6 +56,19 @@ PIXELS: Final = 7
 """The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
 LEAST: Final = 4
 """The least pixels of a tile."""
+
+
+class RowPacking(Protocol):
+    """The order of weights as tiles read them."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        ...
+
+    def __call__(self, array: Array) -> Array:
+        """Weights in this order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,14 @@ class _Band:
 
 
 class RowLoops:
-    """Writes the loops of one chain."""
+    """Writes the loops of one chain of float32."""
+
+    factor = DTYPE
+    """The dtype of what products multiply."""
+    dtypes = (DTYPE, DTYPE, DTYPE)
+    """The dtypes of the panel, the ring and the depthwise sums."""
+    packed_dtypes = (DTYPE, DTYPE, DTYPE)
+    """The dtypes of the weights as `packings` make them."""
 
     def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
         self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
@@ -101,7 +125,7 @@ class RowLoops:
         self.height, self.width = (
             name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
         )
-        self.panel = panel_of(chain.expand, lanes)
+        self.panel = self._panel()
         """The form in which the data is copied."""
         self.extents = self.panel.extents
         self.data_width = name("columns", self.extents[1])
@@ -143,7 +167,10 @@ class RowLoops:
             ceildiv(int64(SHARE), maximum(self.width, int64(1))), self.band))  # fmt: skip
         """The lines that are projected together."""
 
-    def packings(self) -> tuple[WeightBlocks, TapVectors, WeightBlocks]:
+    def _panel(self) -> RowPanel:
+        return panel_of(self.chain.expand, self.lanes)
+
+    def packings(self) -> tuple[RowPacking, RowPacking, RowPacking]:
         """The orders of the three weights."""
         return (
             WeightBlocks(self.middle, self.panel.depth, self.lanes, True),
@@ -218,7 +245,8 @@ class RowLoops:
             if not names:
                 return loop("b", simplify(ceildiv(self.share, self.band)), lambda b: self._band(
                     image, chunk, b, lambda band: tasks(band, *done)))  # fmt: skip
-            return scratch(names[0], (simplify(sizes[names[0]]),), DTYPE, lambda buffer: allocated(
+            dtype = self.dtypes[len(done)]
+            return scratch(names[0], (simplify(sizes[names[0]]),), dtype, lambda buffer: allocated(
                 names[1:], [*done, buffer]))  # fmt: skip
 
         return allocated(list(sizes), [])
@@ -444,7 +472,7 @@ class RowLoops:
 
         def products(data: Buffer, out: Buffer) -> Stmt:
             def each(step: Step) -> Stmt:
-                return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
+                return self._steps(data, step)
 
             return self._product(pieces, each, (weights, vector), lambda acc: stored(acc, out))
 
@@ -535,12 +563,12 @@ class RowLoops:
                 simplify(first + piece.start // self.lanes), k, 0), piece.lanes)) for piece in pieces]  # fmt: skip
 
             def pixel(p: Var) -> Stmt:
-                element = Var("a", DTYPE)
+                element = Var("a", self.factor)
 
                 def added(piece: _Piece) -> Stmt:
                     total = vector_load(acc, (p, piece.start), piece.lanes)
                     factor = vector_load(line, (piece.start,), piece.lanes)
-                    sums = Add(total, Mul(spread(element, piece.lanes), factor))
+                    sums = self._added(total, spread(element, piece.lanes), factor)
                     return vector_store(acc, (p, piece.start), sums)
 
                 return LetStmt(element, left(p), block(map(added, pieces)))
@@ -552,12 +580,25 @@ class RowLoops:
             return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), DTYPE, "local", lambda line: steps(
+            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps(
                 lambda k, left: step(acc, line, k, left)))  # fmt: skip
             begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
             return block([begun, added, stored(acc)])
 
         return alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+
+    def _steps(self, data: Buffer, step: Step) -> Stmt:
+        """The loop over the depth of the sums of the projection, for the depthwise sums that a tile reads."""
+        return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
+
+    def _added(self, total: PrimExpr, element: PrimExpr, weights: PrimExpr) -> PrimExpr:
+        """Sums plus products of what a pixel has and weights."""
+        return Add(total, Mul(element, weights))
+
+    def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
+        """What a buffer holds of a value between two convolutions."""
+        del buffer
+        return value
 
     def _changed(
         self, finish: Finish, acc: Buffer, pieces: Sequence[_Piece], columns: PrimExpr, out: Buffer
@@ -570,8 +611,8 @@ class RowLoops:
                 tables = {
                     name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()
                 }
-                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(
-                    out, substitute(finish.store.value, {**tables, finish.total: total}), (p, place)))  # fmt: skip
+                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(out, self._kept(
+                    out, substitute(finish.store.value, {**tables, finish.total: total})), (p, place)))  # fmt: skip
 
             return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
 
@@ -587,4 +628,4 @@ def _number(size: PrimExpr) -> int:
     return size.value
 
 
-__all__ = ["RowLoops"]
+__all__ = ["RowLoops", "RowPacking"]
