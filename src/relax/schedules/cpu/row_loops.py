@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
-
-import numpy as np
+from typing import Final
 
 from ...prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
@@ -37,13 +35,11 @@ from ..build import (
 from ..contraction import size_of
 from .chains import DTYPE, Chain, Finish, Link
 from .channel_blocks import part_of
-from .pixels import Table, TapVectors, WeightBlocks
+from .pixels import RowPacking, Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
 from .row_panels import Left, RowPanel, Step, panel_of
 from .squares import transposed_square
 from .tiling import Segment, even_pieces
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
 
 LONG: Final = 14
 """The lines of a chunk beside which the lines at a seam, which are expanded twice, cost less than cores that wait for
@@ -56,19 +52,6 @@ PIXELS: Final = 7
 """The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
 LEAST: Final = 4
 """The least pixels of a tile."""
-
-
-class RowPacking(Protocol):
-    """The order of weights as tiles read them."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the result."""
-        ...
-
-    def __call__(self, array: Array) -> Array:
-        """Weights in this order."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -628,4 +611,4 @@ def _number(size: PrimExpr) -> int:
     return size.value
 
 
-__all__ = ["RowLoops", "RowPacking"]
+__all__ = ["RowLoops"]

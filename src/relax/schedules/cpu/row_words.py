@@ -27,8 +27,8 @@ from ...tir import Buffer, BufferLoad, Evaluate, Stmt
 from ..build import block, loop, ramp, spread, vector_load, vector_store
 from .chains import DTYPE, Chain, Link
 from .channel_blocks import part_of
-from .pixels import TapVectors, WeightBlocks
-from .row_loops import Array, RowLoops, RowPacking
+from .pixels import Array, RowPacking, TapVectors, WeightBlocks
+from .row_loops import RowLoops
 from .row_panels import ElementPanel, RowPanel, Step
 from .words import Words, bits_view, declared, words_for
 
