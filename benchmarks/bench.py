@@ -8,7 +8,7 @@ this package, under each pipeline; ONNX Runtime; OpenVINO where it is installed.
 in one process, in turns, and its outputs are compared with ONNX Runtime's first. A row: milliseconds (median) of each
 engine, and the time of the fastest peer divided by that of our fastest pipeline: above 1 we are faster. `--quick` runs
 few rounds of the small cases. `--plot` draws the ratios. What an engine costs beside the time of a run is measured by
-`costs`. `--bfloat16`: this package computes in bfloat16 as `ToMixedPrecision` arranges it,
+`costs`. `--bfloat16`: this package computes in bfloat16 as `FoldBatchnormToConv2D` and `ToMixedPrecision` arrange it,
 OpenVINO as its own hint does, and ONNX Runtime in float32.
 """
 
@@ -120,8 +120,8 @@ class Relax:
         self.names = names
         module = from_onnx(path)
         if bfloat16:
-            narrow = relax.transform.ToMixedPrecision(mixed_precision_type="bfloat16")
-            module = narrow(relax.transform.ConvertToDataflow()(module))
+            folded = relax.transform.FoldBatchnormToConv2D()(relax.transform.ConvertToDataflow()(module))
+            module = relax.transform.ToMixedPrecision(mixed_precision_type="bfloat16")(folded)
         self.machine = relax.VirtualMachine(relax.build(module, pipeline=pipeline), relax.cpu())
 
     def prepare(self, inputs: dict[str, Any]) -> Run:

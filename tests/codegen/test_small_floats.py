@@ -119,6 +119,20 @@ def test_arithmetic_is_rounded_after_each_operation(module, kernels, dtype, name
         kernels.same_bits(found, reference(a, b))
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_bfloat16_are_not_rounded_again(kernels, name):
+    op, reference = {"max": (tir.Max, np.maximum), "min": (tir.Min, np.minimum)}[name]
+    kernel = codegen.build_module(kernels.elementwise(op, ["bfloat16", "bfloat16"], "bfloat16"))
+    source = kernel.get_source()
+    assert "fptrunc" not in source
+    assert "32767" not in source
+    values, rng = every_value("bfloat16"), np.random.default_rng(5)
+    a, b = np.concatenate([values, values]), np.concatenate([values[::-1], rng.permutation(values)])
+    found = np.empty_like(a)
+    kernel["main"](a, b, found)
+    np.testing.assert_array_equal(found.astype("float32"), reference(a, b).astype("float32"))
+
+
 # ------------------------------------------------------------------------------------- vectors
 
 

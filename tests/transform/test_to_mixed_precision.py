@@ -36,14 +36,59 @@ def test_products_are_narrow_and_what_follows_if_it_goes_to_products(check):
                 x1 = R.astype(lv, dtype="float16")
                 w1 = R.astype(w, dtype="float16")
                 lv1 = R.matmul(x1, w1, out_dtype="float32")
-                y1 = R.astype(lv1, dtype="float16")
-                lv2 = R.add(y1, R.const(1.5, "float16"))
-                lv3 = R.matmul(lv2, w1, out_dtype="float32")
+                lv2 = R.add(lv1, R.const(1.5, "float32"))
+                y2 = R.astype(lv2, dtype="float16")
+                lv3 = R.matmul(y2, w1, out_dtype="float32")
                 gv = R.nn.relu(lv3)
                 R.output(gv)
             return gv
 
     check(ToMixedPrecision(), Chain, Expected)
+
+
+def test_sums_are_rounded_behind_what_follows_them_alone(check):
+    """A residual, which products read too, is narrow, and widened where it is added."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                residual = R.matmul(x, w)
+                one = R.matmul(residual, w)
+                other = R.matmul(residual, w)
+                shifted = R.add(other, R.const([0.1], "float32"))
+                both = R.add(shifted, one)
+                added = R.add(residual, both)
+                y = R.nn.relu(added)
+                square = R.multiply(y, y)
+                gv = R.matmul(square, w)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                x1 = R.astype(x, dtype="bfloat16")
+                w1 = R.astype(w, dtype="bfloat16")
+                residual = R.matmul(x1, w1, out_dtype="float32")
+                residual1 = R.astype(residual, dtype="bfloat16")
+                one = R.matmul(residual1, w1, out_dtype="float32")
+                other = R.matmul(residual1, w1, out_dtype="float32")
+                shifted = R.add(other, R.const([0.1], "float32"))
+                both = R.add(shifted, one)
+                residual2 = R.astype(residual1, dtype="float32")
+                added = R.add(residual2, both)
+                y = R.nn.relu(added)
+                square = R.multiply(y, y)
+                square1 = R.astype(square, dtype="bfloat16")
+                gv = R.matmul(square1, w1, out_dtype="float32")
+                R.output(gv)
+            return gv
+
+    check(ToMixedPrecision(mixed_precision_type="bfloat16"), Before, Expected)
 
 
 def test_narrow_results(check):

@@ -18,6 +18,11 @@ def rounded(cx: Context, dtype: DataType, value: Val) -> Val:
     return cx.unit.small_floats.round(dtype, value) if is_small_float(dtype) else value
 
 
+def one_of(cx: Context, dtype: DataType, value: Val) -> Val:
+    """What chooses one of some values of the dtype: of a small float, a value that need not be rounded again."""
+    return cx.unit.small_floats.known(dtype, value) if is_small_float(dtype) else value
+
+
 def convert(cx: Context, value: Val, source: DataType, target: DataType) -> Val:
     """A value of one dtype as another."""
     if source == target:

@@ -47,7 +47,7 @@ from . import division
 from .builder import vector
 from .choice import choice, either, needs_care
 from .context import Context, Rule
-from .convert import convert, rounded
+from .convert import convert, one_of, rounded
 from .exact import exact
 from .formula import Val, broadcast, signed, suffix
 from .types import check_lanes, element_type, is_small_float
@@ -89,7 +89,7 @@ def _float_binary(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
     kind = type(expr)
     if kind in (Min, Max):
         # The sign of a zero is not specified, as in NumPy; nsz lets it be one or two instructions.
-        return nan_extremum(a, b, "minimum" if kind is Min else "maximum")
+        return one_of(cx, expr.dtype, nan_extremum(a, b, "minimum" if kind is Min else "maximum"))
     if kind in (FloorDiv, FloorMod):
         quotient, remainder = division.floor_divide_floats(a, b)
         return rounded(cx, expr.dtype, quotient if kind is FloorDiv else remainder)

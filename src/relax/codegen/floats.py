@@ -109,6 +109,10 @@ class SmallFloats:
             return value.to("half").to("float")
         return self.decode(dtype, self.encode(dtype, value))
 
+    def known(self, dtype: DataType, value: Val) -> Val:
+        """A float that is a value of the type: of bfloat16, its bits are the upper half, without rounding."""
+        return _exact(dtype, value, value.bitcast("i32")) if dtype.code == "bfloat" else value
+
     def _round_bfloat(self, value: Val) -> Val:
         """The bits of the nearest bfloat16: an i16, or the upper half of an i32."""
         if self.native_bfloat and value.lanes in _NATIVE_LANES:

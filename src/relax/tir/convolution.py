@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..prim import Add, IntImm, Mul, PrimExpr, Var, is_const
+from ..prim import Add, Cast, IntImm, Mul, PrimExpr, Var, is_const
 from .buffer import Buffer, BufferLoad
 from .nests import Nest, nest_of, root_of
 from .stmt import PrimFunc
 
 DTYPE = "float32"
+NARROW: Final = "bfloat16"
+"""The dtype of other data and weights, whose products are added up in float32."""
 RANK = 4
 FEW: Final = 4
 """The most input channels of a first layer: colours, and one more."""
@@ -27,7 +29,7 @@ FEW: Final = 4
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of float32, of a known number of taps."""
+    """A convolution of float32, or of bfloat16 with sums of float32, of a known number of taps."""
 
     data: Buffer
     """The parameter that is the data."""
@@ -38,7 +40,7 @@ class Convolution:
     is_depthwise: bool
     """True for several taps, of one input channel, and as many output channels as input channels."""
     is_first: bool
-    """True for several taps, of all of at most `FEW` input channels, as in the first layer of a network."""
+    """True for several taps of float32, of all of at most `FEW` input channels, as in the first layer of a network."""
 
 
 def convolution_of(func: PrimFunc) -> Convolution | None:
@@ -68,8 +70,14 @@ def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
         total, product = product, total
     if not isinstance(total, BufferLoad) or total.buffer is not store.buffer or not isinstance(product, Mul):
         return None
-    a, b = product.a, product.b
+    a, b = (_unwidened(factor) for factor in (product.a, product.b))
     return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
+
+
+def _unwidened(factor: PrimExpr) -> PrimExpr:
+    """A factor before it is converted to the dtype of the sums."""
+    is_wide = isinstance(factor, Cast) and factor.dtype == DTYPE and factor.value.dtype == NARROW
+    return factor.value if isinstance(factor, Cast) and is_wide else factor
 
 
 def _convolution(
@@ -80,7 +88,8 @@ def _convolution(
     if (
         source is None
         or weight.buffer not in params
-        or any(b.dtype != DTYPE for b in (source, weight.buffer))
+        or source.dtype != weight.buffer.dtype
+        or source.dtype not in (DTYPE, NARROW)
     ):
         return None
     if store.buffer.dtype != DTYPE or any(len(a.indices) != RANK for a in (store, weight, data)):
@@ -96,7 +105,7 @@ def _convolution(
         return None
     of_elements = all(is_const(size, 1) for size in taps) and data.indices[1] is weight.indices[1]
     depthwise = not of_elements and is_const(inputs, 1) and _equal(data.buffer.shape[1], channels)
-    is_few = isinstance(inputs, IntImm) and inputs.value <= FEW
+    is_few = isinstance(inputs, IntImm) and inputs.value <= FEW and source.dtype == DTYPE
     first = not of_elements and not depthwise and is_few and data.indices[1] is weight.indices[1]
     return Convolution(source, weight.buffer, of_elements, depthwise, first)
 
@@ -116,4 +125,4 @@ def _equal(a: PrimExpr, b: PrimExpr) -> bool:
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
-__all__ = ["FEW", "Convolution", "convolution_of"]
+__all__ = ["DTYPE", "FEW", "NARROW", "Convolution", "convolution_of"]

@@ -9,8 +9,8 @@ After    with R.dataflow():
              lv = R.astype(x, dtype="float16")
              lv1 = R.astype(w, dtype="float16")
              lv2 = R.nn.conv2d(lv, lv1, out_dtype="float32")
-             lv3 = R.astype(lv2, dtype="float16")
-             lv4 = R.nn.relu(lv3)
+             lv3 = R.nn.relu(lv2)
+             lv4 = R.astype(lv3, dtype="float16")
              gv = R.nn.conv2d(lv4, lv1, out_dtype="float32")
              R.output(gv)
 
@@ -21,6 +21,10 @@ Each operator's class says what becomes of it (`Operator.mixed_precision`):
              only to operators that are computed so; in float32 otherwise
     NEVER    computed in float32
 
+The float32 result of an ALWAYS operator is rounded behind the element-wise operators that follow it, as long as each
+is the only one that reads what it follows: fusion makes them part of the kernel that adds up the sums. Their other
+operands are narrow, and widened where they are read; constants stay float32. What several operators read is narrow.
+
 Converted are the pure operators in dataflow blocks whose floats are all float32; values seen outside of a block keep
 their dtype, and so do parameters, but those named in `fp16_input_names`. (See ConvertToDataflow.) A constant that the
 narrow dtype does not hold keeps its operator in float32: one with an element that would become infinite, or, where
@@ -29,6 +33,7 @@ operands follow, a number that would become zero.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -150,6 +155,8 @@ class _MixedPrecision(Rewriter):
         """The values of the scope at hand that are not, or not only, there in the dtype of the program."""
         self.wide: set[Var] = set()
         """The variables of the dataflow block at hand that are needed in the dtype of the program."""
+        self.readers: Counter[Var] = Counter()
+        """The number of bindings of that block which read a variable."""
 
     # -- scopes
 
@@ -170,12 +177,12 @@ class _MixedPrecision(Rewriter):
     @contextmanager
     def _own_values(self) -> Generator[None]:
         """A scope with values of its own: what is emitted in it is not seen outside."""
-        outer = self.values, self.wide
-        self.values, self.wide = {}, set()
+        outer = self.values, self.wide, self.readers
+        self.values, self.wide, self.readers = {}, set(), Counter()
         try:
             yield
         finally:
-            self.values, self.wide = outer
+            self.values, self.wide, self.readers = outer
 
     def seq(self, seq: SeqExpr) -> RelaxExpr:
         with self._own_values():
@@ -185,6 +192,8 @@ class _MixedPrecision(Rewriter):
         with self._own_values():
             if isinstance(block, DataflowBlock):
                 self.wide = self._needed_wide(block)
+                for binding in block.bindings:
+                    self.readers.update(list(uses_of(binding.value).variables))
             return super().block(block)
 
     # -- what is needed
@@ -376,10 +385,11 @@ class _MixedPrecision(Rewriter):
             return False
         if always and self.out != self.narrow:
             operator = operator.narrowed(self.out)
-        args = [self._narrow(arg) for arg in call.args]
+        behind_sums = not always and operator.elementwise and any(map(self._is_unrounded, call.args))
+        args = [self._widened(arg) if behind_sums else self._narrow(arg) for arg in call.args]
         value = self.builder.normalize(operator.raw_call(args, call.sinfo_args, call.span))
         before, now = call.struct_info, value.struct_info
-        free = always and binding.var not in self.wide
+        free = (always or behind_sums) and binding.var not in self.wide
         if not _same_dtypes(before, now):
             var = self.builder.emit(value, binding.var.name_hint)
             self._define(binding, self._computed(var, before, now, free))
@@ -388,6 +398,20 @@ class _MixedPrecision(Rewriter):
         if free:
             self.values[binding.var] = self._computed(var, before, now, free)
         return True
+
+    def _is_unrounded(self, expr: RelaxExpr) -> bool:
+        """True for a float32 result that may be narrow, and that only one binding reads."""
+        present = self._known(expr) if isinstance(expr, Var) and self.readers[expr] == 1 else None
+        return isinstance(present, Precisions) and present.loses_nothing and present.computed == FLOAT32
+
+    def _widened(self, expr: RelaxExpr) -> RelaxExpr:
+        """An operand of an operator that is computed in float32: unrounded, or narrow in memory."""
+        if isinstance(expr, Constant | PrimValue) or self._is_unrounded(expr):
+            return self.rewrite(expr)
+        narrow = self._narrow(expr)
+        if _dtype(narrow.struct_info) != self.narrow:
+            return narrow
+        return self.builder.emit(Astype(FLOAT32).call(narrow))
 
     def _operands_are_narrow(self, call: Call) -> bool:
         """True if every float32 operand is narrow, or may be made so; constants may."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by it)
 import numpy as np
 import pytest
 
@@ -120,6 +121,43 @@ def test_blocks_that_follow_each_other_are_calls_of_one_kernel():
     fused = FuseConvolutions()(graph(bb.get()))
     assert names(fused) == ["fused_convolutions", "main"]
     assert fused.script().count("R.call_tir(cls.fused_convolutions,") == 2
+
+
+def narrow_block(middle, rounded=True):
+    """A block of bfloat16, of which the results of convolutions are rounded before others read them."""
+    generator = np.random.default_rng(0)
+    bb = relax.BlockBuilder()
+    n, h, w = (relax.tir.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorStructInfo((n, 4, h, w), "bfloat16"))
+
+    def conv(data, *shape, **attrs):
+        own = R.const(generator.integers(-2, 3, shape).astype(str(data.struct_info.dtype)))
+        y = bb.emit(R.nn.conv2d(data, own, out_dtype="float32", **attrs))
+        y = bb.emit(R.clip(bb.emit(R.multiply(y, R.const(1 / 3, "float32"))), 0.0, 6.0))
+        return bb.emit(R.astype(y, "bfloat16")) if rounded else y
+
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = conv(conv(x, middle, 4, 1, 1), middle, 1, 3, 3, padding=1, groups=middle)
+            gv = bb.emit_output(conv(y, 4, middle, 1, 1))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+
+def test_blocks_of_bfloat16_with_many_channels():
+    mod = narrow_block(256)
+    fused = FuseConvolutions()(graph(mod))
+    assert names(fused) == ["fused_convolutions", "main"]
+    relax.analysis.assert_well_formed(fused)
+    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
+    generator = np.random.default_rng(1)
+    for n, h, w in SIZES:
+        x = generator.integers(-2, 3, (n, 4, h, w)).astype("bfloat16")
+        found, expected = (f(x).numpy().astype("float32") for f in (compiled, plain))
+        np.testing.assert_allclose(found, expected, 1e-2, 1e-2)
+    for kernels in (graph(narrow_block(255)), graph(narrow_block(256, rounded=False))):
+        assert FuseConvolutions()(kernels) is kernels
 
 
 LEFT = {

@@ -23,6 +23,7 @@ from .step_products import StepProducts
 from .streamed_product import StreamedProduct
 from .widened import WidenedProduct
 from .winograd import Winograd
+from .word_blocks import WordBlocked
 from .word_columns import WordColumns
 from .word_pixels import WordPixels
 
@@ -39,6 +40,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     WordColumns(),
     Winograd(),
     FewChannels(),
+    WordBlocked(),
     DotConvolution(),
     Pointwise(),
     Blocked(),
@@ -70,6 +72,7 @@ __all__ = [
     "StreamedProduct",
     "WidenedProduct",
     "Winograd",
+    "WordBlocked",
     "WordColumns",
     "WordPixels",
 ]

@@ -48,7 +48,7 @@ from .outer_products import RegisterTile, register_tile, register_tiles
 from .packed_panels import users_of
 from .planes import Sizes, digits, window
 from .results import Results
-from .tiling import tile_for
+from .tiling import Tile, tile_for
 from .windows import Kernel, Windows, rewritten_kernels
 
 DTYPE: Final = "float32"
@@ -113,7 +113,7 @@ class Blocked(ScheduleRule):
             lanes = tile_for(target, 32).lanes
             if not _fits(kernel.windows, lanes):
                 return None
-            writer = _Writer(kernel, target)
+            writer = BlockedWriter(kernel, target)
             packings[position] = writer.packing
             packed = decl_buffer(writer.packing.shape, DTYPE, f"{weights.name}_packed")
             buffers[func.params[position]] = packed
@@ -136,8 +136,11 @@ def _fits(windows: Windows, lanes: int) -> bool:
     return taps > 1 and inputs.value * taps >= least and outputs.value >= lanes
 
 
-class _Writer:
+class BlockedWriter:
     """Writes the loops of one convolution."""
+
+    factor = DTYPE
+    """The dtype of what is multiplied."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
@@ -145,13 +148,32 @@ class _Writer:
         inputs, outputs = self.windows.inputs, self.windows.channels
         assert isinstance(inputs, IntImm)
         assert isinstance(outputs, IntImm)
-        self.inputs, self.outputs, self.lanes = inputs.value, outputs.value, tile.lanes
+        self.inputs, self.outputs, self.lanes = self._depth_of(inputs.value), outputs.value, tile.lanes
         blocks = -(-self.outputs // self.lanes)
-        options = (2, 3, 4, 1) if tile.vectors > 2 else (2, 1)
+        options = self._widths(tile)
         self.vectors = min(options, key=lambda v: -(-blocks // v) * v * (SINGLE if v == 1 else 1))
         self.unit = max(tile.rows * tile.vectors // self.vectors // 3, 1)
         """A third of the pixels of a register tile."""
         self._set_sizes(target.machine.cores)
+
+    def _filled(self, size: PrimExpr) -> PrimExpr:
+        """The pixels of the tiles of a line of so many pixels."""
+        self.least = 1 if len(self.windows.axes) == 1 or isinstance(size, IntImm) else 2
+        self.units = self.sizes.named("units", maximum(ceildiv(size, self.unit), int64(self.least)))
+        """The thirds of register tiles of a line; a single one where lines may be that short."""
+        return self.units * self.unit
+
+    def _widths(self, tile: Tile) -> Sequence[int]:
+        """The vectors that a register tile may have, the best first."""
+        return (2, 3, 4, 1) if tile.vectors > 2 else (2, 1)
+
+    def _depth_of(self, inputs: int) -> int:
+        """What is multiplied for each sum and tap: input channels, or words of them."""
+        return inputs
+
+    def _blocks(self, height: PrimExpr, width: PrimExpr) -> ChannelBlocks:
+        """The copy of the data."""
+        return ChannelBlocks(self.windows, self.inputs, self.lanes, height, width, self.sizes)
 
     def _set_sizes(self, cores: int) -> None:
         """The sizes of items and of what is copied."""
@@ -163,10 +185,7 @@ class _Writer:
         for size in self.leading:
             lines = lines * size
         self.lines = named("lines", lines)
-        self.least = 1 if len(self.windows.axes) == 1 or isinstance(columns.size, IntImm) else 2
-        self.units = named("units", maximum(ceildiv(columns.size, self.unit), int64(self.least)))
-        """The thirds of register tiles of a line; a single one where lines may be that short."""
-        self.wide = named("wide", self.units * self.unit)
+        self.wide = named("wide", self._filled(columns.size))
         self.share = named("share", maximum(floordiv(int64(PIXELS), self.wide), one))
         """The lines of an item."""
         if isinstance(self.lines, IntImm) and isinstance(self.share, IntImm):
@@ -175,7 +194,7 @@ class _Writer:
         high, wide = (
             named(name, simplify((maximum(size, one) - 1) * axis.stride + ((axis.taps - 1) * axis.dilation + 1)))
             for name, size, axis in (("height", rows.size, rows), ("width", self.wide, columns)))  # fmt: skip
-        self.blocks = ChannelBlocks(self.windows, self.inputs, self.lanes, high, wide, self.sizes)
+        self.blocks = self._blocks(high, wide)
         self.depth, taps = self.blocks.blocks, rows.taps * columns.taps
         self.packing = TapPacking(
             self.outputs, self.inputs, taps, self.vectors * self.lanes, self.blocks.block
@@ -190,7 +209,7 @@ class _Writer:
     def kernel(self, weights: Buffer) -> Stmt:
         """The copy of the data, and all items."""
         shape = (*self.leading, self.depth, self.blocks.size)
-        return self.sizes.around(scratch("blocks", shape, DTYPE, lambda image: block([
+        return self.sizes.around(scratch("blocks", shape, self.factor, lambda image: block([
             self.blocks.fill(self.leading, image), self._items(weights, image)])))  # fmt: skip
 
     def _items(self, weights: Buffer, image: Buffer) -> Stmt:
@@ -267,6 +286,10 @@ class _Writer:
             return named("x", simplify(x), lambda x: self._tile(
                 weights, image, staged, which, (line, batch, y, x), height, number))  # fmt: skip
 
+        return self._of_line(tile)
+
+    def _of_line(self, tile: Callable[[PrimExpr, int, PrimExpr], Stmt]) -> Stmt:
+        """The tiles of a line, by their first pixels, their heights and their numbers."""
         units, single = self.units, tile(int64(0), self.unit, int64(0))
         if isinstance(units, IntImm):
             return single if units.value == 1 else register_tiles(units, self.unit, tile)
@@ -330,7 +353,11 @@ class _Writer:
                 parts(tile, lambda part, p, v: vector_store(part, (p * lanes,), tile.load(p, v))),
             ])  # fmt: skip
 
-        return register_tile(height, self.vectors, lanes, DTYPE, sums)
+        return self._registers(height, sums)
+
+    def _registers(self, height: int, body: Callable[[RegisterTile], Stmt]) -> Stmt:
+        """`body` of a register tile."""
+        return register_tile(height, self.vectors, self.lanes, DTYPE, body)
 
     def _offset(self, outer: Sequence[PrimExpr], start: PrimExpr) -> PrimExpr:
         """The place of an element of the copy."""
@@ -340,4 +367,4 @@ class _Writer:
         return simplify(offset * self.blocks.size + start)
 
 
-__all__ = ["Blocked", "TapPacking"]
+__all__ = ["DTYPE", "Blocked", "BlockedWriter", "TapPacking"]

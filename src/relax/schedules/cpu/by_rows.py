@@ -25,6 +25,8 @@ network has: `row_panels` has the two forms of the panel, of which tiles read th
 Each core has images, or chunks of lines of one, for itself, and what is in between stays in its own cache; at the seams
 of chunks, lines are expanded twice. An image of few lines is one chunk, whose groups and parts the cores share.
 
+Chains of bfloat16 have loops of their own (`row_words`), where the machine has dot products of it.
+
 All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the
 function is arranged by the rule for it.
 """
@@ -39,14 +41,17 @@ from ...tir.buffer import decl_buffer
 from ...tir.nests import root_of
 from ..contraction import with_root
 from ..rule import PackedFunction, Packing, ScheduleRule
-from .chains import DTYPE, chain_of, weights_of
+from .chains import Chain, chain_of, weights_of
 from .convolution import Convolution
 from .depthwise import Depthwise
+from .dot_convolutions import DotConvolution
 from .few_channels import FewChannels
 from .packed_panels import users_of
 from .pointwise import Pointwise
 from .row_loops import RowLoops
+from .row_words import word_rows
 from .tiling import tile_for
+from .word_pixels import WordPixels
 
 
 class ByRows(ScheduleRule):
@@ -67,9 +72,17 @@ class ByRows(ScheduleRule):
         positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
         weights = weights_of(chain)
         lanes = tile_for(target, 32).lanes
-        if lanes > 1 and all(w in positions and users_of(func, w) == 1 for w in weights):
-            return _by_rows(func, RowLoops(chain, target, lanes), [positions[w] for w in weights])
+        writer = writer_of(chain, target, lanes)
+        if writer is not None and all(w in positions and users_of(func, w) == 1 for w in weights):
+            return _by_rows(func, writer, [positions[w] for w in weights])
         return _packed_one_by_one(func, target, constants)
+
+
+def writer_of(chain: Chain, target: Target, lanes: int) -> RowLoops | None:
+    """What writes the loops of a chain; None if the machine has no vectors, or none of its numbers."""
+    if lanes == 1:
+        return None
+    return word_rows(chain, target, lanes) if chain.is_narrow else RowLoops(chain, target, lanes)
 
 
 def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> PackedFunction:
@@ -78,7 +91,8 @@ def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> Pack
     packings = dict(zip(positions, writer.packings(), strict=True))
     for position, packing in packings.items():
         param = func.params[position]
-        buffers[param] = decl_buffer(packing.shape, DTYPE, f"{buffers[param].name}_packed")
+        dtype = writer.packed_dtypes[len(packed)]
+        buffers[param] = decl_buffer(packing.shape, dtype, f"{buffers[param].name}_packed")
         packed.append(buffers[param])
     allocated, _ = root_of(func)
     arranged = with_root(func, [writer.loops(*packed)], allocated)
@@ -88,7 +102,7 @@ def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> Pack
 def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
     """The function with each convolution arranged by the rule for it, for known weights in the orders of these."""
     result, packings = func, dict[int, Packing]()
-    for rule in (FewChannels(), Pointwise()):
+    for rule in (WordPixels(), FewChannels(), DotConvolution(), Pointwise()):
         variant = rule.pack(result, target, [i for i in constants if i not in packings])
         if variant is not None:
             result, packings = variant.func, {**packings, **variant.packings}
@@ -100,7 +114,7 @@ def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int])
 def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
     """The function with each convolution arranged by the rule for it."""
     result = func
-    for rule in (Depthwise(), Pointwise(), Convolution()):
+    for rule in (Depthwise(), DotConvolution(), Pointwise(), Convolution()):
         arranged = rule.apply(result, target, tunable)
         result = result if arranged is None else arranged
     return None if result is func else result

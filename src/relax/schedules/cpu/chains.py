@@ -6,8 +6,9 @@
 
 An inverted residual is such a chain, with `X` added in `k`. So is the beginning of a network whose first layer, by
 windows of up to 4 channels, is in the place of the first. What `f` and `g` make of a sum depends on the sum and the
-channel alone. `chain_of` answers None for functions that compute anything else besides, for numbers that are not
-float32, for numbers of channels that are not known, for windows with dilation and for padding of unknown size.
+channel alone. Data and weights are float32, or bfloat16 with sums of float32; then what is between the convolutions is
+rounded to bfloat16. `chain_of` answers None for functions that compute anything else besides, for other numbers, for
+numbers of channels that are not known, for windows with dilation and for padding of unknown size.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from ...tir.nests import loads_in, root_of, same_size
 from ...tir.usage import free_vars
 from ..common_parts import CommonParts
 from .few_channels import LONGEST_SHUFFLE
+from .operands import is_large_sum
 from .pointwise import finished, is_total
 from .windows import Axis, Kernel, Windows, rewritten_kernels
 
 DTYPE = "float32"
+NARROW = "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,11 @@ class Chain:
     project: Link
 
     @property
+    def is_narrow(self) -> bool:
+        """True for convolutions of bfloat16."""
+        return self.expand.windows.data.dtype == NARROW
+
+    @property
     def axes(self) -> tuple[Axis, Axis]:
         """The windows of the depthwise convolution, down and along lines."""
         down, along = self.depthwise.windows.axes
@@ -93,7 +101,7 @@ def _kernels_of(func: PrimFunc) -> list[Kernel]:
         kernels.append(kernel)
         return None
 
-    rewritten_kernels(func, seen)
+    rewritten_kernels(func, seen, is_large_sum)
     parts = sum(1 + (k.windows.padding is not None) + (k.epilogue is not None) for k in kernels)
     return kernels if parts == len(root_of(func)[1]) else []
 
@@ -101,14 +109,17 @@ def _kernels_of(func: PrimFunc) -> list[Kernel]:
 def _link(kernel: Kernel) -> Link | None:
     windows = kernel.windows
     inputs, channels = windows.inputs, windows.channels
-    dtypes = (windows.out.buffer.dtype, windows.data.dtype, windows.weight.buffer.dtype)
+    dtype = windows.data.dtype
     if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
         return None
-    if len(windows.axes) != 2 or any(dtype != DTYPE for dtype in dtypes):
+    if len(windows.axes) != 2 or dtype not in (DTYPE, NARROW) or windows.out.buffer.dtype != DTYPE:
         return None
     finish = _finish(kernel)
     total = channels.value * windows.groups
-    if finish is None or finish.store.buffer.dtype != DTYPE or not inputs.value or not total:
+    dtypes = (DTYPE, NARROW) if dtype == NARROW else (DTYPE,)
+    if finish is None or windows.weight.buffer.dtype != dtype or not inputs.value or not total:
+        return None
+    if finish.store.buffer.dtype not in dtypes:
         return None
     return Link(windows, finish, inputs.value, total)
 
@@ -131,7 +142,8 @@ def _fits(chain: Chain) -> bool:
     down, along = chain.axes
     windows = depthwise.windows
     return (
-        (_is_of_elements(expand) or _is_of_few_channels(expand))
+        (_is_of_elements(expand) or (not chain.is_narrow and _is_of_few_channels(expand)))
+        and len({str(link.windows.data.dtype) for link in (expand, depthwise, project)}) == 1
         and _is_of_elements(project)
         and windows.groups == depthwise.channels == expand.channels == project.inputs
         and depthwise.inputs == 1

@@ -91,9 +91,7 @@ class ChannelBlocks:
             channel = simplify(cb * width + i)
             if self.channels % width:
                 channel = minimum(channel, const(self.channels - 1, "int64"))
-            outer = (*batch, channel, row) if self.data.ndim == len(batch) + 3 else (*batch, channel)
-            pixels = BufferLoad(self.data, (*outer, at), And(at >= zero, at < end))
-            return pixels.astype(str(blocks.dtype.with_lanes(lanes)))
+            return self.pixels((*batch, channel), row, at, And(at >= zero, at < end), blocks)
 
         def stored(part: Buffer, at: Sequence[PrimExpr], q: PrimExpr, vector: PrimExpr) -> Stmt:
             return vector_store(part, (*at[:-1], at[-1] + q * lanes), vector)
@@ -102,6 +100,14 @@ class ChannelBlocks:
             return window(blocks, place, lanes, lambda part, at: vector_store(part, at, load(int64(0))))
         return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
             lanes, str(blocks.dtype), load, lambda q, pixel: stored(part, at, q, pixel)))  # fmt: skip
+
+    def pixels(
+        self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer
+    ) -> PrimExpr:
+        """A vector of pixels of a line of a channel, as the copy has them; those that are not inside are 0."""
+        is_line = self.data.ndim == len(channel) + 1
+        vector = BufferLoad(self.data, (*channel, at) if is_line else (*channel, row, at), inside)
+        return vector.astype(str(blocks.dtype.with_lanes(self.lanes)))
 
 
 def part_of(

@@ -46,6 +46,8 @@ class RegisterTile:
     height: int
     vectors: int
     lanes: int
+    added: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr] = lambda total, a, w: Add(total, Mul(a, w))
+    """Sums plus the products of an element, in all lanes, and weights."""
 
     def each(self, body: Callable[[Var, Var], Stmt]) -> Stmt:
         """A statement for each row and each vector of the tile; written out."""
@@ -76,9 +78,8 @@ class RegisterTile:
 
         def row(p: Var) -> Stmt:
             def sums(a: Var, v: Var) -> Stmt:
-                return self.store(
-                    p, v, Add(self.load(p, v), Mul(a, vector_load(self.right, (v * lanes,), lanes)))
-                )
+                weight = vector_load(self.right, (v * lanes,), lanes)
+                return self.store(p, v, self.added(self.load(p, v), a, weight))
 
             return let("a", spread(elements(p), lanes), lambda a: self.each_vector(lambda v: sums(a, v)))
 

@@ -8,7 +8,7 @@ What is computed of each sum has the sum and the pixel as variables; what the ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -93,6 +93,19 @@ class Pixels:
         return body
 
 
+class RowPacking(Protocol):
+    """The order of weights as tiles read them."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        ...
+
+    def __call__(self, array: Array) -> Array:
+        """Weights in this order."""
+        ...
+
+
 @dataclass(frozen=True)
 class WeightBlocks:
     """Weights as tiles read them: P[block, ci, p] = W[first + p, ci], where `first` is the block's first channel."""
@@ -138,4 +151,4 @@ class TapVectors:
         return result
 
 
-__all__ = ["Pixels", "Table", "TapVectors", "WeightBlocks"]
+__all__ = ["Pixels", "RowPacking", "Table", "TapVectors", "WeightBlocks"]

@@ -37,9 +37,9 @@ from ..build import (
 from ..contraction import size_of
 from .chains import DTYPE, Chain, Finish, Link
 from .channel_blocks import part_of
-from .pixels import Table, TapVectors, WeightBlocks
+from .pixels import RowPacking, Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
-from .row_panels import Left, Step, panel_of
+from .row_panels import Left, RowPanel, Step, panel_of
 from .squares import transposed_square
 from .tiling import Segment, even_pieces
 
@@ -83,7 +83,14 @@ class _Band:
 
 
 class RowLoops:
-    """Writes the loops of one chain."""
+    """Writes the loops of one chain of float32."""
+
+    factor = DTYPE
+    """The dtype of what products multiply."""
+    dtypes = (DTYPE, DTYPE, DTYPE)
+    """The dtypes of the panel, the ring and the depthwise sums."""
+    packed_dtypes = (DTYPE, DTYPE, DTYPE)
+    """The dtypes of the weights as `packings` make them."""
 
     def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
         self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
@@ -105,7 +112,7 @@ class RowLoops:
         self.height, self.width = (
             name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
         )
-        self.panel = panel_of(chain.expand, lanes)
+        self.panel = self._panel()
         """The form in which the data is copied."""
         self.extents = self.panel.extents
         self.data_width = name("columns", self.extents[1])
@@ -148,7 +155,10 @@ class RowLoops:
             ceildiv(int64(SHARE), maximum(self.width, int64(1))), self.band))  # fmt: skip
         """The lines that are projected together."""
 
-    def packings(self) -> tuple[WeightBlocks, TapVectors, WeightBlocks]:
+    def _panel(self) -> RowPanel:
+        return panel_of(self.chain.expand, self.lanes)
+
+    def packings(self) -> tuple[RowPacking, RowPacking, RowPacking]:
         """The orders of the three weights."""
         return (
             WeightBlocks(self.middle, self.panel.depth, self.lanes, True),
@@ -223,7 +233,8 @@ class RowLoops:
             if not names:
                 return loop("b", simplify(ceildiv(self.share, self.band)), lambda b: self._band(
                     image, chunk, b, lambda band: tasks(band, *done)))  # fmt: skip
-            return scratch(names[0], (simplify(sizes[names[0]]),), DTYPE, lambda buffer: allocated(
+            dtype = self.dtypes[len(done)]
+            return scratch(names[0], (simplify(sizes[names[0]]),), dtype, lambda buffer: allocated(
                 names[1:], [*done, buffer]))  # fmt: skip
 
         return allocated(list(sizes), [])
@@ -449,7 +460,7 @@ class RowLoops:
 
         def products(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
             def each(step: Step) -> Stmt:
-                return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
+                return self._steps(data, step)
 
             return self._product(pieces, each, (weights, vector), number, lambda acc: stored(acc, out))
 
@@ -556,12 +567,12 @@ class RowLoops:
                 for piece, (v, at) in zip(pieces, places, strict=True)]  # fmt: skip
 
             def pixel(p: Var) -> Stmt:
-                element = Var("a", DTYPE)
+                element = Var("a", self.factor)
 
                 def added(piece: _Piece) -> Stmt:
                     total = vector_load(acc, (p, piece.start), piece.lanes)
                     factor = vector_load(line, (piece.start,), piece.lanes)
-                    sums = Add(total, Mul(spread(element, piece.lanes), factor))
+                    sums = self._added(total, spread(element, piece.lanes), factor)
                     return vector_store(acc, (p, piece.start), sums)
 
                 return LetStmt(element, left(p), block(map(added, pieces)))
@@ -576,7 +587,7 @@ class RowLoops:
             return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
 
         def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), DTYPE, "local", lambda line: steps(
+            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps(
                 lambda k, left: step(acc, line, k, left)))  # fmt: skip
             begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
             return block([begun, added, stored(acc)])
@@ -584,6 +595,19 @@ class RowLoops:
         result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
         place = simplify(first + vectors + floormod(number, vectors))
         return LetStmt(ahead, place, result) if is_far else result
+
+    def _steps(self, data: Buffer, step: Step) -> Stmt:
+        """The loop over the depth of the sums of the projection, for the depthwise sums that a tile reads."""
+        return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
+
+    def _added(self, total: PrimExpr, element: PrimExpr, weights: PrimExpr) -> PrimExpr:
+        """Sums plus products of what a pixel has and weights."""
+        return Add(total, Mul(element, weights))
+
+    def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
+        """What a buffer holds of a value between two convolutions."""
+        del buffer
+        return value
 
     def _changed(
         self, finish: Finish, acc: Buffer, pieces: Sequence[_Piece], columns: PrimExpr, out: Buffer
@@ -596,8 +620,8 @@ class RowLoops:
                 tables = {
                     name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()
                 }
-                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(
-                    out, substitute(finish.store.value, {**tables, finish.total: total}), (p, place)))  # fmt: skip
+                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(out, self._kept(
+                    out, substitute(finish.store.value, {**tables, finish.total: total})), (p, place)))  # fmt: skip
 
             return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
 

@@ -6,7 +6,7 @@
 
 The loops are those of `pointwise`: words of two input channels stand where input channels stand there, of four where
 they are bytes; sums are float32, or int32. Pixels become words as a chunk of them is copied, weights while a program is
-built.
+built. Of a stride, the pixels that are used become neighbours first (`strided_pixels`).
 
 Refused, and left to `dot_convolutions`: machines without dot products of these numbers, bytes whose first bits would be
 flipped, bfloat16 where the machine has tiles; weights that are not known, and what `pointwise` refuses.
@@ -26,9 +26,12 @@ from ...tir.buffer import decl_buffer
 from ..rule import PackedFunction, ScheduleRule
 from .operands import is_large_sum
 from .packed_panels import users_of
-from .pixels import WeightBlocks
+from .pixels import Pixels, WeightBlocks
 from .pointwise import pixels_of, writer_for
+from .strided_pixels import with_neighbours
+from .tiling import tile_for
 from .windows import Kernel, Windows, rewritten_kernels
+from .word_operands import WORD
 from .words import Words, bits_view, words_for
 
 KINDS: Final = ("bf16", "u8s8", "s8s8")
@@ -60,11 +63,16 @@ class WordPixels(ScheduleRule):
             pixels = pixels_of(kernel)
             if pixels is None:
                 return None
-            writer = writer_for(replace(pixels, source=bits_view(pixels.source)), target, words)
-            packings[position] = packing = WordBlocks(writer.packing(), words)
-            packed = decl_buffer(packing.blocks.shape, "int32", f"{weights.name}_words")
-            buffers[func.params[position]] = packed
-            return writer.loops(packed)
+
+            def loops(pixels: Pixels) -> Stmt:
+                writer = writer_for(pixels, target, words)
+                packings[position] = packing = WordBlocks(writer.packing(), words)
+                packed = decl_buffer(packing.blocks.shape, "int32", f"{weights.name}_words")
+                buffers[func.params[position]] = packed
+                return writer.loops(packed)
+
+            bits = replace(pixels, source=bits_view(pixels.source))
+            return with_neighbours(bits, tile_for(target, WORD).lanes, loops)
 
         arranged = rewritten_kernels(func, rewrite, is_large_sum)
         return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)

@@ -16,8 +16,9 @@ The nests of the new kernel are those of the three: the schedule rule `ByRows` a
 stay in cache.
 
 Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers
-that are not float32, kernels on two sides of a call that may write to a tensor or on different virtual devices, and
-calls that are not proved to fit their kernel. At optimisation level 0 nothing is done.
+that are neither float32 nor bfloat16 throughout, few channels of bfloat16, kernels on two sides of a call that may
+write to a tensor or on different virtual devices, and calls that are not proved to fit their kernel. At optimisation
+level 0 nothing is done.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from ...analysis.uses import uses_of
 from ...expr import Call, Constant, DataflowBlock, DataflowVar, Var, VarBinding
 from ...ir import IRModule
 from ...ir.transform import PassContext
+from ...prim import IntImm
 from ...tir import Buffer, PrimFunc
-from ...tir.convolution import Convolution, convolution_of
+from ...tir.convolution import DTYPE, NARROW, Convolution, convolution_of
 from ..decorators import module_pass
 from .fuse_ops import movable_kernel
 from .fuse_tir import with_merged_kernels
@@ -39,6 +41,9 @@ from .kernel_calls import KernelCall, KernelCalls
 from .outline_groups import GroupOutliner
 
 NAME = "fused_convolutions"
+CHANNELS = 256
+"""The least channels between convolutions of bfloat16: images with fewer are large, and writing what is between as
+bfloat16 and reading it again takes less than converting it once more in registers."""
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
@@ -107,7 +112,17 @@ class _Block:
             return []
         private = all(isinstance(self.bindings[n].var, DataflowVar) for n in (expand, depthwise))
         fits = private and all(map(self._has_weights, chain)) and self.place[expand] == self.place[project]
+        fits = fits and self._is_worth_it(chain)
         return chain if fits and len({self._device(number) for number in chain}) == 1 else []
+
+    def _is_worth_it(self, chain: list[int]) -> bool:
+        """True for float32, and for bfloat16 with many channels between the convolutions."""
+        convolutions = [c for c in map(self.convolutions.__getitem__, chain) if c is not None]
+        dtypes = {str(c.data.dtype) for c in convolutions}
+        channels = convolutions[-1].weights.shape[1]
+        return dtypes == {DTYPE} or (
+            dtypes == {NARROW} and isinstance(channels, IntImm) and channels.value >= CHANNELS
+        )
 
     def _operand(self, number: int) -> object:
         """The data of a convolution."""

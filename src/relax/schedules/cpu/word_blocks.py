@@ -1,0 +1,199 @@
+"""The rule for convolutions of bfloat16 with known weights: `blocked` with dot products of words of two input channels.
+
+    for i, j, c in T.grid(3, 3, 16):                                    S in registers
+        S[line, x, :] = T.dot_bf16(S[line, x, :], P[…], U[panel, cb, i, j, c, :])
+
+Where `blocked` has 16 input channels in a block, a block has 16 words, of 32 channels. A register tile has 14 pixels by
+2 vectors of output channels; the last one of a line has 4, 7, 11 or 14 pixels, so that few of them are empty.
+
+Refused, and left to `dot_convolutions`: machines without dot products of bfloat16, or with tiles, weights that are not
+known, windows of one element, groups, three dimensions of pixels, numbers of output channels of which a tile is filled
+badly, and few channels: those of large images, whose lines fill vectors of pixels well, and which take long to copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from ...prim import LT, IntImm, PrimExpr, Select, Var, const, simplify
+from ...prim.intrin import floordiv
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, IfThenElse, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ..build import alloc, block, int64, loop, spread
+from ..rule import PackedFunction, ScheduleRule
+from .blocked import DTYPE, BlockedWriter, TapPacking
+from .channel_blocks import ChannelBlocks
+from .operands import is_large_sum
+from .outer_products import RegisterTile
+from .packed_panels import users_of
+from .planes import Sizes
+from .tiling import Tile, tile_for
+from .windows import Kernel, Windows, rewritten_kernels
+from .words import Words, bits_view, words_for
+
+HEIGHTS: Final = (4, 7, 11, 14)
+"""The pixels of a register tile: all but the last tile of a line have the most."""
+VECTORS: Final = 2
+"""The vectors of output channels of a register tile."""
+CHANNELS: Final = 96 * 96
+"""The least product of the numbers of channels."""
+EMPTY: Final = 8
+"""The part of a panel's output channels that may be empty."""
+REGISTERS: Final = 32
+"""The vector registers that a tile of 14 pixels by 2 vectors needs, with those of weights and of a pixel."""
+
+
+class WordBlocked(ScheduleRule):
+    """The rule for convolutions of bfloat16 with known weights."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del func, target, tunable
+        return None
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights that are words in panels of output channels."""
+        if not func.attrs.get("tir.noalias"):
+            return None
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, TapWordPacking] = {}
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights, words = kernel.windows.weight.buffer, _words_of(kernel.windows, target)
+            position = positions.get(weights)
+            if words is None or position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            writer = _Writer(kernel, target, words)
+            packings[position] = packing = TapWordPacking(writer.packing, words)
+            packed = decl_buffer(packing.taps.shape, "int32", f"{weights.name}_words")
+            buffers[func.params[position]] = packed
+            return writer.kernel(packed)
+
+        arranged = rewritten_kernels(func, rewrite, is_large_sum)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _words_of(windows: Windows, target: Target) -> Words | None:
+    """The words of a convolution that the rule is for; None of another one."""
+    inputs, outputs, lanes = windows.inputs, windows.channels, tile_for(target, 32).lanes
+    if len(windows.axes) > 2 or windows.groups != 1 or target.machine.vector_registers < REGISTERS:
+        return None
+    if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.depth is None:
+        return None
+    width = VECTORS * lanes
+    empty = -outputs.value % width
+    if inputs.value * outputs.value < CHANNELS or empty * EMPTY > outputs.value:
+        return None
+    if prod(axis.taps for axis in windows.axes) == 1:
+        return None
+    words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
+    return words if words is not None and words.sums == DTYPE else None
+
+
+@dataclass(frozen=True)
+class TapWordPacking:
+    """Weights (outputs, inputs, taps …) as words of neighbouring inputs, in the order of `TapPacking`."""
+
+    taps: TapPacking
+    words: Words
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return self.taps(self.words.packed(np.reshape(array, (*array.shape[:2], -1))))
+
+
+class _WordBlocks(ChannelBlocks):
+    """The copy of the data in blocks of words of two channels."""
+
+    def __init__(
+        self, windows: Windows, words: Words, channels: int, lanes: int, shape: tuple[PrimExpr, PrimExpr],
+        sizes: Sizes,
+    ) -> None:  # fmt: skip
+        count = -(-channels // words.group)
+        super().__init__(windows, count, lanes, *shape, sizes)
+        self.words, self.numbers = words, channels
+        self.data = bits_view(self.data)
+
+    def pixels(
+        self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer
+    ) -> PrimExpr:
+        *batch, word = channel
+        is_line = self.data.ndim == len(channel) + 1
+
+        def number(g: int) -> PrimExpr:
+            place = simplify(word * self.words.group + g)
+            is_there = self.numbers % self.words.group == 0
+            outer = (*batch, place if is_there else minimum(place, int64(self.numbers - 1)))
+            vector = BufferLoad(self.data, (*outer, at) if is_line else (*outer, row, at), inside)
+            if is_there:
+                return vector
+            zero = spread(const(0, str(self.data.dtype)), self.lanes)
+            return Select(spread(LT(place, int64(self.numbers)), self.lanes), vector, zero)
+
+        return self.words.word([number(g) for g in range(self.words.group)], True)
+
+
+class _Writer(BlockedWriter):
+    """Writes the loops of one convolution."""
+
+    factor = "int32"
+
+    def __init__(self, kernel: Kernel, target: Target, words: Words) -> None:
+        self.words = words
+        super().__init__(kernel, target)
+
+    def _depth_of(self, inputs: int) -> int:
+        self.channels = inputs
+        return -(-inputs // self.words.group)
+
+    def _blocks(self, height: PrimExpr, width: PrimExpr) -> ChannelBlocks:
+        return _WordBlocks(
+            self.windows, self.words, self.channels, self.lanes, (height, width), self.sizes
+        )  # fmt: skip
+
+    def _widths(self, tile: Tile) -> Sequence[int]:
+        del tile
+        return (VECTORS,)
+
+    def _filled(self, size: PrimExpr) -> PrimExpr:
+        named, tall = self.sizes.named, HEIGHTS[-1]
+        self.whole = named("whole", floordiv(size, tall))
+        """The tiles of a line that are as high as can be."""
+        self.rest = named("rest", size - self.whole * tall)
+        """The pixels that are left."""
+        last: PrimExpr = int64(tall)
+        for height in reversed(HEIGHTS[:-1]):
+            last = Select(self.rest <= height, int64(height), last)
+        return simplify(self.whole * tall + last)
+
+    def _of_line(self, tile: Callable[[PrimExpr, int, PrimExpr], Stmt]) -> Stmt:
+        tall = HEIGHTS[-1]
+        start = simplify(self.whole * tall)
+        whole = loop("q", self.whole, lambda q: tile(q * tall, tall, q))
+        if isinstance(self.rest, IntImm):
+            left = self.rest.value
+            last = next(height for height in HEIGHTS if left <= height)
+            return block([whole, tile(start, last, self.whole)]) if left else whole
+        rest = tile(start, tall, self.whole)
+        for height in reversed(HEIGHTS[:-1]):
+            rest = IfThenElse(self.rest <= height, tile(start, height, self.whole), rest)
+        return block([whole, IfThenElse(self.rest > 0, rest)])
+
+    def _registers(self, height: int, body: Callable[[RegisterTile], Stmt]) -> Stmt:
+        lanes, width = self.lanes, self.vectors * self.lanes
+
+        def added(total: PrimExpr, pixel: PrimExpr, weights: PrimExpr) -> PrimExpr:
+            return self.words.add(total, pixel, weights)
+
+        return alloc("acc", (height, width), DTYPE, "local", lambda acc: alloc(
+            "right", (width,), "int32", "local", lambda right: body(
+                RegisterTile(acc, right, height, self.vectors, lanes, added))))  # fmt: skip
+
+
+__all__ = ["TapWordPacking", "WordBlocked"]
