@@ -163,9 +163,9 @@ def _spelling_of(text: Any) -> str:
     if isinstance(text, str):
         return {"void": "", "f32": "float32", "f16": "float16", "f64": "float64"}.get(text, text)
     if not isinstance(text, (type, np.dtype)):  # older versions of NumPy take anything that has a dtype
-        return str(text)
+        return str(text)  # type: ignore[reportUnknownArgumentType]
     try:
-        found: Any = np.dtype(text)
+        found: Any = np.dtype(cast(Any, text))
         return str(found.name)
     except TypeError:
         return str(text)
