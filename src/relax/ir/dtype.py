@@ -162,11 +162,10 @@ def _spelling_of(text: Any) -> str:
         return ""
     if isinstance(text, str):
         return {"void": "", "f32": "float32", "f16": "float16", "f64": "float64"}.get(text, text)
-    if not isinstance(text, (type, np.dtype)):  # older versions of NumPy take anything that has a dtype
-        return str(text)  # type: ignore[reportUnknownArgumentType]
+    is_numpy = isinstance(text, (type, np.dtype))  # older versions of NumPy take anything that has a dtype
     try:
-        found: Any = np.dtype(cast(Any, text))
-        return str(found.name)
+        found: Any = np.dtype(text) if is_numpy else text
+        return str(found.name) if is_numpy else str(found)
     except TypeError:
         return str(text)
 
