@@ -162,12 +162,18 @@ def _spelling_of(text: Any) -> str:
         return ""
     if isinstance(text, str):
         return {"void": "", "f32": "float32", "f16": "float16", "f64": "float64"}.get(text, text)
-    is_numpy = isinstance(text, (type, np.dtype))  # older versions of NumPy take anything that has a dtype
+    if not _is_of_numpy(text):
+        return str(text)
     try:
-        found: Any = np.dtype(text) if is_numpy else text
-        return str(found.name) if is_numpy else str(found)
+        found: Any = np.dtype(text)
+        return str(found.name)
     except TypeError:
         return str(text)
+
+
+def _is_of_numpy(kind: Any) -> bool:
+    """True for a dtype or a class. Older versions of NumPy take anything that has a dtype for one."""
+    return isinstance(kind, (type, np.dtype))
 
 
 def _parse(text: str) -> tuple[str, int, int]:
