@@ -601,6 +601,6 @@ def _params(params: Var | Sequence[Var] | None) -> tuple[Var, ...] | None:
 
 
 def _sizes_among(func: BaseFunc) -> list[bool]:
-    """Which parameters are scalars known to be sizes: those are passed, and checked, otherwise than other numbers."""
+    """For each parameter, whether it is a scalar known to be a size, which is passed and checked otherwise."""
     params: tuple[Any, ...] = getattr(func, "params", ())
     return [isinstance(param, PrimVar) and param.nonnegative for param in params]

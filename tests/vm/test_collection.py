@@ -40,10 +40,10 @@ def build_and_look(module: IRModule = Double) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(("chosen", "inside"), [
-    ((700, 10, 10), (50_000, 10, 10)),
-    ((100, 3, 4), (50_000, 3, 4)),
+    ((700, 10, 10), (300_000, 10, 10)),
+    ((100, 3, 4), (300_000, 3, 4)),
     ((0, 10, 10), (0, 10, 10)),  # switched off
-    ((90_000, 10, 10), (90_000, 10, 10)),
+    ((400_000, 10, 10), (400_000, 10, 10)),
 ])  # fmt: skip
 def test_a_build_collects_less_often(thresholds, chosen, inside):
     gc.set_threshold(*chosen)
@@ -58,7 +58,7 @@ def test_builds_inside_builds_and_failed_ones_restore_it(thresholds):
 
     def pipeline(mod: IRModule) -> IRModule:
         relax.build(Double, "llvm")
-        assert gc.get_threshold()[0] == 50_000
+        assert gc.get_threshold()[0] == 300_000
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):

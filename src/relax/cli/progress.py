@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from ..ir import IRModule
 from ..ir.transform import PassContext, PassInfo, PassInstrument
+from ..tir import PrimFunc
 
 PATIENCE: Final = 1.0
 """Seconds before anything is shown."""
@@ -62,12 +63,18 @@ class _NamePasses(PassInstrument):
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
+        self._is_last = False
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._meter.describe(f"compiling: {info.name}")
+        # Kernels are lowered a few at a time, while others are compiled.
+        is_lowering = self._is_last and all(isinstance(func, PrimFunc) for func in mod.functions.values())
+        if not is_lowering:
+            self._is_last = False
+            self._meter.describe(f"compiling: {info.name}")
 
     def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
-        if info.name == "to_machine":  # the last of a build's passes
+        if info.name == "to_machine":  # the last pass over a whole program
+            self._is_last = True
             self._meter.describe("compiling: machine code")
 
 

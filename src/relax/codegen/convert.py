@@ -19,7 +19,7 @@ def rounded(cx: Context, dtype: DataType, value: Val) -> Val:
 
 
 def one_of(cx: Context, dtype: DataType, value: Val) -> Val:
-    """What chooses one of some values of the dtype: of a small float, a value that need not be rounded again."""
+    """Expressions that choose one of their operands: of a small float, the result need not be rounded again."""
     return cx.unit.small_floats.known(dtype, value) if is_small_float(dtype) else value
 
 

@@ -72,12 +72,12 @@ _SIMPLE: Final = frozenset({
 
 
 class _Measure(NamedTuple):
-    """What is estimated."""
+    """A quantity that is estimated: work, or bytes stored."""
 
     of: Callable[[Context, PrimExpr | BufferStore], float]
-    """What an expression, or the storing of its value, adds."""
+    """The amount that an expression, or the store of its value, adds."""
     branch: Callable[[Context, Val | None, Work, Work], Work]
-    """What a branch adds, of its condition, as far as that is known, and its two ways."""
+    """The amount that a branch adds: a function of its condition, if that is known, and of the amounts of its arms."""
 
 
 class IterationWork(NamedTuple):

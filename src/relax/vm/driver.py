@@ -233,7 +233,7 @@ class _ToMachine(Sequential):
         self.recall = Recall({}, {})
         """The kernels that were compiled before."""
         self.lowering: Lowering | None = None
-        """What lowers the kernels of the result; None if they are lowered."""
+        """Function that lowers the kernels of the result; None if they are lowered."""
 
     def transform(self, mod: IRModule) -> IRModule:
         self.scheduled = super().transform(mod)

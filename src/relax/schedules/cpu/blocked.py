@@ -168,7 +168,7 @@ class BlockedWriter:
         return (2, 3, 4, 1) if tile.vectors > 2 else (2, 1)
 
     def _depth_of(self, inputs: int) -> int:
-        """What is multiplied for each sum and tap: input channels, or words of them."""
+        """Factors of each sum and tap: input channels, or words of them."""
         return inputs
 
     def _blocks(self, height: PrimExpr, width: PrimExpr) -> ChannelBlocks:

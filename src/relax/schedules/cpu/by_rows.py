@@ -79,7 +79,7 @@ class ByRows(ScheduleRule):
 
 
 def writer_of(chain: Chain, target: Target, lanes: int) -> RowLoops | None:
-    """What writes the loops of a chain; None if the machine has no vectors, or none of its numbers."""
+    """Writer of the loops of a chain; None if the machine has no vectors, or none of its numbers."""
     if lanes == 1:
         return None
     return word_rows(chain, target, lanes) if chain.is_narrow else RowLoops(chain, target, lanes)

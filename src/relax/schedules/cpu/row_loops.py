@@ -605,7 +605,7 @@ class RowLoops:
         return Add(total, Mul(element, weights))
 
     def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
-        """What a buffer holds of a value between two convolutions."""
+        """The form in which a buffer holds a value between two convolutions."""
         del buffer
         return value
 
