@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import tvm_ffi
@@ -96,6 +96,14 @@ def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return result
 
 
+REST: Final = 0.01
+"""Seconds before an engine's turn, in which the threads of the one before stop looking for work: they would take its
+processors.
+"""
+TURN: Final = 6
+"""Runs in a turn."""
+
+
 def race(
     candidates: Mapping[str, Run], seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
@@ -106,7 +114,8 @@ def race(
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for name, run in candidates.items():
-            for _ in range(3):
+            time.sleep(REST)
+            for _ in range(TURN):
                 start = clock()
                 run()
                 best[name] = min(best[name], clock() - start)
