@@ -15,6 +15,7 @@ import time
 import numpy as np
 import pytest
 
+from differential import mutate_cache
 from relax import codegen
 from relax.codegen import cache
 
@@ -449,3 +450,13 @@ def test_it_says_what_it_does(fresh, func):
     )
     assert found0.startswith("relax cache: f0: found ")
     assert found1.startswith("relax cache: f1: found ")
+
+
+# ------------------------------------------------------------------------- mutations
+
+
+def test_mutated_caches_change_nothing(fresh):
+    """Entries cut short, changed, exchanged, and replaced by what cannot be read (`tools/differential/mutate_cache`)."""
+    with mutate_cache.good_cache() as (folder, expected):
+        for number in range(40):
+            assert mutate_cache.verdict(folder, expected, f"test:{number}") == "right"
