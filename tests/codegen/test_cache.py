@@ -20,8 +20,19 @@ from relax import codegen
 from relax.codegen import cache
 
 
+@pytest.fixture(scope="session")
+def asked(kernels, tmp_path_factory):
+    """LLVM's answers about machines are known to the process, and support code is compiled: entries of neither follow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELAX_CACHE_DIR", str(tmp_path_factory.mktemp("asked")))
+        for target in (None, "llvm -opt-level=1"):
+            codegen.build_module(
+                {"f": kernels.elementwise(lambda a: a - 1.0, ["float32"], "float32")}, target
+            )
+
+
 @pytest.fixture
-def fresh(tmp_path, monkeypatch):
+def fresh(asked, tmp_path, monkeypatch):
     """An empty cache of the test's own, and statistics that start at nothing."""
     monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("RELAX_CACHE", raising=False)
@@ -67,10 +78,7 @@ def test_a_second_build_compiles_nothing(fresh, func):
     assert codegen.statistics.llvm_runs == 1
     assert codegen.compile_count() == 2
     assert cache.statistics.hits == 1
-    assert cache.statistics.misses == {  # the second one is the support code of kernels
-        "there is no cache yet": 1,
-        "this code was not compiled before": 1,
-    }
+    assert cache.statistics.misses == {"there is no cache yet": 1}
 
 
 def test_running_compiles_nothing(fresh, func):
@@ -88,7 +96,7 @@ def test_other_code_another_target_or_a_new_version_is_another_entry(fresh, func
     monkeypatch.setattr("relax.codegen.object.PIPELINE_VERSION", 0)
     codegen.compile_module({"f": func})
     assert codegen.statistics.llvm_runs == 4
-    assert cache.statistics.misses["this code was not compiled before"] == 2  # with the support code
+    assert cache.statistics.misses["this code was not compiled before"] == 1
     assert cache.statistics.misses["it was compiled for another target or by another version"] == 2
 
 
