@@ -39,17 +39,16 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
-from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .channel_blocks import ChannelBlocks, part_of, stored_line
 from .outer_products import RegisterTile, register_tile, register_tiles
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .planes import Sizes, digits, window
 from .results import Results
 from .tiling import Tile, tile_for
-from .windows import Kernel, Windows, rewritten_kernels
+from .windows import Kernel, Windows
 
 DTYPE: Final = "float32"
 FEW_PRODUCTS: Final = 48
@@ -99,28 +98,14 @@ class Blocked(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights in panels of output channels."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, TapPacking] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights = kernel.windows.weight.buffer
-            position = positions.get(weights)
-            if position is None or position in packings or users_of(func, weights) != 1:
-                return None
-            lanes = tile_for(target, 32).lanes
-            if not _fits(kernel.windows, lanes):
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            if not _fits(kernel.windows, tile_for(target, 32).lanes):
                 return None
             writer = BlockedWriter(kernel, target)
-            packings[position] = writer.packing
-            packed = decl_buffer(writer.packing.shape, DTYPE, f"{weights.name}_packed")
-            buffers[func.params[position]] = packed
-            return writer.kernel(packed)
+            return writer.kernel(declare(writer.packing, writer.packing.shape, DTYPE))
 
-        arranged = rewritten_kernels(func, rewrite)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write)
 
 
 def _fits(windows: Windows, lanes: int) -> bool:

@@ -26,13 +26,12 @@ from ...prim.intrin import address_of, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, PrimFunc, Stmt
-from ...tir.buffer import decl_buffer
 from ..build import alloc, block, let, loop, scratch, spread, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .direct import Direct
 from .operands import is_large_sum
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .planes import Planes, Sizes
 from .tiling import Tile, tile_for
 from .windows import Kernel, Windows, rewritten_kernels
@@ -63,27 +62,17 @@ class DotConvolution(ScheduleRule):
         return rewritten_kernels(func, rewrite, is_large_sum)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, TapWords] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights = kernel.windows.weight.buffer
-            position, words = positions.get(weights), _words_of(kernel.windows, target)
-            if position is None or position in packings or words is None or users_of(func, weights) != 1:
-                return None
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            weights, words = kernel.windows.weight.buffer, _words_of(kernel.windows, target)
             shape = [size.value for size in weights.shape if isinstance(size, IntImm)]
-            if len(shape) != weights.ndim:
+            if words is None or len(shape) != weights.ndim:
                 return None
-            packings[position] = packing = TapWords(words)
-            packed = decl_buffer(packing.shape(shape), "int32", f"{weights.name}_words")
-            buffers[func.params[position]] = packed
+            packing = TapWords(words)
+            packed = declare(packing, packing.shape(shape), "int32", "words")
             return _Writer(kernel, words, target, packed).kernel()
 
-        arranged = rewritten_kernels(func, rewrite, is_large_sum)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write, is_large_sum)
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:

@@ -46,19 +46,18 @@ from ...tir import (
     Shuffle,
     Stmt,
 )
-from ...tir.buffer import decl_buffer
 from ...tir.convolution import FEW
 from ..build import block, int64, let, loop, named, ramp, scratch, spread, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Results
 from .outer_products import RegisterTile, register_tile
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .pixels import WeightBlocks
 from .planes import Sizes, digits
 from .pointwise import finished, with_tables
 from .tiling import Tile, even_pieces, tile_for
-from .windows import Kernel, Windows, rewritten_kernels
+from .windows import Kernel, Windows
 
 LONGEST_SHUFFLE: Final = 4
 """The longest stride along lines: elements are shuffled out of so many vectors."""
@@ -79,28 +78,16 @@ class FewChannels(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights in blocks of output channels."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, WeightBlocks] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights = kernel.windows.weight.buffer
-            position = positions.get(weights)
-            if position is None or position in packings or users_of(func, weights) != 1:
-                return None
-            tile = tile_for(target, weights.dtype.bits)
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            dtype = kernel.windows.weight.buffer.dtype
+            tile = tile_for(target, dtype.bits)
             if not _fits(kernel.windows, tile.lanes):
                 return None
             writer = _Writer(kernel, tile, target.num_cores)
-            packings[position] = writer.packing
-            packed = decl_buffer(writer.packing.shape, str(weights.dtype), f"{weights.name}_packed")
-            buffers[func.params[position]] = packed
-            return writer.kernel(packed)
+            return writer.kernel(declare(writer.packing, writer.packing.shape, str(dtype)))
 
-        arranged = rewritten_kernels(func, rewrite)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write)
 
 
 def _fits(windows: Windows, lanes: int) -> bool:

@@ -36,8 +36,8 @@ from ..contraction import IndexMerger, size_of
 from ..rule import PackedFunction, ScheduleRule
 from .along_channels import AlongChannels
 from .along_pixels import AlongPixels
-from .packed_panels import users_of
-from .pixels import Pixels, Table, WeightBlocks
+from .packed_weights import Declare, packed_kernels
+from .pixels import Pixels, Table
 from .strided_pixels import with_neighbours
 from .tiling import tile_for
 from .windows import Kernel, rewritten_kernels
@@ -72,32 +72,20 @@ class Pointwise(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are packed as its tiles read them."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, WeightBlocks] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights = kernel.windows.weight.buffer
-            position = positions.get(weights)
-            if position is None or position in packings or users_of(func, weights) != 1:
-                return None
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             pixels = pixels_of(kernel)
             if pixels is None:
                 return None
 
             def loops(pixels: Pixels) -> Stmt:
                 writer = writer_for(pixels, target)
-                packings[position] = packing = writer.packing()
-                packed = decl_buffer(packing.shape, str(weights.dtype), f"{weights.name}_packed")
-                buffers[func.params[position]] = packed
-                return writer.loops(packed)
+                packing = writer.packing()
+                return writer.loops(declare(packing, packing.shape, str(kernel.windows.weight.buffer.dtype)))
 
             return with_neighbours(pixels, tile_for(target, pixels.total.dtype.bits).lanes, loops)
 
-        arranged = rewritten_kernels(func, rewrite)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write)
 
 
 def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:

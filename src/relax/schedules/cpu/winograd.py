@@ -44,11 +44,10 @@ from ...ir.transform import FAST_ALGORITHMS, PassContext
 from ...prim import IntImm, PrimExpr, prove
 from ...target import Target
 from ...tir import PrimFunc, Stmt
-from ...tir.buffer import decl_buffer
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import is_large_sum
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .tiling import tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
 from .winograd_plan import Plan
@@ -118,27 +117,18 @@ class Winograd(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are transformed already."""
-        if not func.attrs.get("tir.noalias") or not PassContext.current().config.get(FAST_ALGORITHMS, True):
+        if not PassContext.current().config.get(FAST_ALGORITHMS, True):
             return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, KernelTransform] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights = kernel.windows.weight.buffer
-            position = positions.get(weights)
-            if position is None or position in packings or users_of(func, weights) != 1:
-                return None
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             plan = _plan(kernel.windows, target, is_known=True)
             if plan is None:
                 return None
-            packings[position] = plan.weights
-            packed = decl_buffer(plan.weights.shape, "float32", f"{weights.name}_transformed")
-            buffers[func.params[position]] = packed
-            return Tiles(kernel, plan).kernel(packed)
+            return Tiles(kernel, plan).kernel(
+                declare(plan.weights, plan.weights.shape, "float32", "transformed")
+            )
 
-        arranged = rewritten_kernels(func, rewrite, is_large_sum)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write, is_large_sum)
 
 
 # ------------------------------------------------------------------ the choice

@@ -25,17 +25,16 @@ from ...prim.intrin import floordiv
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, IfThenElse, PrimFunc, Stmt
-from ...tir.buffer import decl_buffer
 from ..build import alloc, block, int64, loop, spread
 from ..rule import PackedFunction, ScheduleRule
 from .blocked import DTYPE, BlockedWriter, TapPacking
 from .channel_blocks import ChannelBlocks
 from .operands import is_large_sum
 from .outer_products import RegisterTile
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .planes import Sizes
 from .tiling import Tile, tile_for
-from .windows import Kernel, Windows, rewritten_kernels
+from .windows import Kernel, Windows
 from .words import Words, bits_view, words_for
 
 HEIGHTS: Final = (4, 7, 11, 14)
@@ -59,25 +58,16 @@ class WordBlocked(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are words in panels of output channels."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, TapWordPacking] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights, words = kernel.windows.weight.buffer, _words_of(kernel.windows, target)
-            position = positions.get(weights)
-            if words is None or position is None or position in packings or users_of(func, weights) != 1:
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            words = _words_of(kernel.windows, target)
+            if words is None:
                 return None
             writer = _Writer(kernel, target, words)
-            packings[position] = packing = TapWordPacking(writer.packing, words)
-            packed = decl_buffer(packing.taps.shape, "int32", f"{weights.name}_words")
-            buffers[func.params[position]] = packed
-            return writer.kernel(packed)
+            packing = TapWordPacking(writer.packing, words)
+            return writer.kernel(declare(packing, packing.taps.shape, "int32", "words"))
 
-        arranged = rewritten_kernels(func, rewrite, is_large_sum)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write, is_large_sum)
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:

@@ -31,12 +31,12 @@ from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .dot_convolutions import WORD, WordPlanes
 from .operands import is_large_sum
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .pixels import Pixels, WeightBlocks
 from .planes import Planes, Sizes, filled, window
 from .pointwise import merged_pixels, writer_for
 from .tiling import Tile, tile_for
-from .windows import Kernel, Windows, rewritten_kernels
+from .windows import Kernel, Windows
 from .words import Words, declared, words_for
 
 WEIGHTS: Final = 1 << 16
@@ -58,30 +58,20 @@ class WordColumns(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are words in the order in which its tiles read them."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, ColumnBlocks] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            windows = kernel.windows
-            weights, words = windows.weight.buffer, _words_of(windows, target)
-            position = positions.get(weights)
-            if words is None or position is None or position in packings or users_of(func, weights) != 1:
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            words = _words_of(kernel.windows, target)
+            if words is None:
                 return None
             columns = Columns(kernel, words, tile_for(target, WORD), target.machine.caches.l2)
             pixels = columns.as_pixels() if columns.are_worth_it() else None
             if pixels is None:
                 return None
             writer = writer_for(pixels, target, words)
-            packings[position] = packing = ColumnBlocks(writer.packing(), words)
-            packed = decl_buffer(packing.blocks.shape, "int32", f"{weights.name}_words")
-            buffers[func.params[position]] = packed
-            return columns.around(writer.loops(packed))
+            packing = ColumnBlocks(writer.packing(), words)
+            return columns.around(writer.loops(declare(packing, packing.blocks.shape, "int32", "words")))
 
-        arranged = rewritten_kernels(func, rewrite, is_large_sum)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write, is_large_sum)
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:

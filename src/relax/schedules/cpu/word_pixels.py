@@ -22,15 +22,14 @@ import numpy as np
 
 from ...target import Target
 from ...tir import PrimFunc, Stmt
-from ...tir.buffer import decl_buffer
 from ..rule import PackedFunction, ScheduleRule
 from .operands import is_large_sum
-from .packed_panels import users_of
+from .packed_weights import Declare, packed_kernels
 from .pixels import Pixels, WeightBlocks
 from .pointwise import pixels_of, writer_for
 from .strided_pixels import with_neighbours
 from .tiling import tile_for
-from .windows import Kernel, Windows, rewritten_kernels
+from .windows import Kernel, Windows
 from .word_operands import WORD
 from .words import Words, bits_view, words_for
 
@@ -49,33 +48,21 @@ class WordPixels(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are words in the order in which its tiles read them."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        packings: dict[int, WordBlocks] = {}
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            weights, words = kernel.windows.weight.buffer, _words_of(kernel.windows, target)
-            position = positions.get(weights)
-            if words is None or position is None or position in packings or users_of(func, weights) != 1:
-                return None
-            pixels = pixels_of(kernel)
-            if pixels is None:
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            words, pixels = _words_of(kernel.windows, target), pixels_of(kernel)
+            if words is None or pixels is None:
                 return None
 
             def loops(pixels: Pixels) -> Stmt:
                 writer = writer_for(pixels, target, words)
-                packings[position] = packing = WordBlocks(writer.packing(), words)
-                packed = decl_buffer(packing.blocks.shape, "int32", f"{weights.name}_words")
-                buffers[func.params[position]] = packed
-                return writer.loops(packed)
+                packing = WordBlocks(writer.packing(), words)
+                return writer.loops(declare(packing, packing.blocks.shape, "int32", "words"))
 
             bits = replace(pixels, source=bits_view(pixels.source))
             return with_neighbours(bits, tile_for(target, WORD).lanes, loops)
 
-        arranged = rewritten_kernels(func, rewrite, is_large_sum)
-        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+        return packed_kernels(func, constants, write, is_large_sum)
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:

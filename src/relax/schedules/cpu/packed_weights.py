@@ -1,0 +1,65 @@
+"""Convolutions whose weights are known while compiling: their loops read them in another order, or transformed.
+
+    W: T.Buffer((64, 32, 3, 3), "float32")          W_packed: T.Buffer((2, 2, 9, 16, 32), "float32")
+    for n, co, h, w, ci, i, j in T.grid(…):         the loops of a rule, which read W_packed
+        C[n, co, h, w] += W[co, ci, i, j] * …
+
+`packed_panels` does the same for products. Refused: functions that do not promise that their arguments are apart
+(tir.noalias), and weights that something else reads, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...tir import Buffer, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ..rule import PackedFunction, Packing
+from .operands import is_large_float_sum
+from .packed_panels import users_of
+from .windows import Accepts, Kernel, rewritten_kernels
+
+
+class Declare(Protocol):
+    """Declares the packed weights of a convolution, of a shape and a dtype; their name tells the `form`."""
+
+    def __call__(
+        self, packing: Packing, shape: Sequence[int], dtype: str, form: str = "packed"
+    ) -> Buffer: ...
+
+
+def packed_kernels(
+    func: PrimFunc,
+    constants: Sequence[int],
+    write: Callable[[Kernel, Declare], Stmt | None],
+    accepts: Accepts = is_large_float_sum,
+) -> PackedFunction | None:
+    """The function with packed weights for those of its constant parameters that are weights of its convolutions.
+
+    `write` gives the loops of one, with the weights that it declares; None for what a rule refuses.
+    """
+    if not func.attrs.get("tir.noalias"):
+        return None
+    buffers = dict(func.buffer_map)
+    positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+    packings: dict[int, Packing] = {}
+
+    def rewrite(kernel: Kernel) -> Stmt | None:
+        weights = kernel.windows.weight.buffer
+        position = positions.get(weights)
+        if position is None or position in packings or users_of(func, weights) != 1:
+            return None
+
+        def declare(packing: Packing, shape: Sequence[int], dtype: str, form: str = "packed") -> Buffer:
+            packed = decl_buffer(shape, dtype, f"{weights.name}_{form}")
+            packings[position], buffers[func.params[position]] = packing, packed
+            return packed
+
+        return write(kernel, declare)
+
+    arranged = rewritten_kernels(func, rewrite, accepts)
+    return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+__all__ = ["Declare", "packed_kernels"]
