@@ -49,6 +49,21 @@ def test_extremes_of_rows(n, dtype, least):
 
 
 @pytest.mark.parametrize("least", [False, True])
+def test_rows_of_unknown_length(target, least):
+    """Of no element the result is what the reduction starts from."""
+    func = reduced(te.var("n", "int64"), least=least)
+    kernel, interpreted = build_module(arranged(func, resolve("llvm")))["main"], arranged(func, target)
+    for n in (0, 1, 2, 16, 63, 64, 65, 200):
+        x = rows(n) if n else np.zeros((14, 0), "float32")
+        expected = (np.min if least else np.max)(x, axis=1, initial=np.inf if least else -np.inf)
+        for run in (kernel, lambda *args: tir.interpret(interpreted, *args)):
+            result = np.zeros(len(x), "float32")
+            with np.errstate(all="ignore"):
+                run(x, result)
+            np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("least", [False, True])
 @pytest.mark.parametrize("n", [33, 64, 70])
 def test_the_interpreter_computes_the_same(target, n, least):
     func = arranged(reduced(n, least=least), target)

@@ -32,7 +32,7 @@ from ...tir.buffer import decl_buffer
 from ..build import block, spread, vector_load, vector_store
 from ..stages import Axis, Stage
 from ..straight import Binding, bound
-from .lanes import LANE_REDUCTIONS, Lanes, nested
+from .lanes import Lanes, nested
 from .passes import Element, Pass, operation_of
 
 MOST: Final = 4
@@ -125,12 +125,8 @@ class Extremes(Lanes):
 
     def _result(self, results: Buffer) -> Stmt:
         """The best of all lanes, and of the value that the reduction starts from."""
-        (start,), combination = self.extreme.stage.starts, self.extreme.stage.combination
-        assert combination is not None
-        value = LANE_REDUCTIONS[self.extreme.operation](vector_load(results, (0, 0), self.lanes))
-        if not structural_equal(start.value, combination.identity[0]):
-            (value,) = combination.combine((start.value,), (value,))
-        return block([self._in_first(results, self._better), start.replace(value=value)])
+        best = vector_load(results, (0, 0), self.lanes)
+        return block([self._in_first(results, self._better), self.of_all_lanes(self.extreme.stage, best)])
 
     def _in_first(self, acc: Buffer, combine: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Stmt:
         """Combine all vectors, in the place of the first: neighbours, then neighbours of those."""

@@ -170,11 +170,19 @@ class Lanes:
             total: tuple[PrimExpr, ...] = (vector_load(acc, (0, 0), self.lanes),)
             for u in range(1, self.count):
                 total = combination.combine(total, (vector_load(acc, (u, 0), self.lanes),))
-            value = LANE_REDUCTIONS[operation](total[0])
-            if not structural_equal(starts[0], combination.identity[0]):
-                (value,) = combination.combine(starts, (value,))
-            return BufferStore(buffer, value, combination.indices)
+            return self.of_all_lanes(stage, total[0])
         return self._lane_by_lane(combination, starts, accumulators)
+
+    def of_all_lanes(self, stage: Stage, vector: PrimExpr) -> Stmt:
+        """The result of a reduction from the results of its lanes, with the value that it starts from."""
+        (start,), combination = stage.starts, stage.combination
+        assert combination is not None
+        operation = operation_of(combination)
+        assert operation is not None
+        value = LANE_REDUCTIONS[operation](vector)
+        if not structural_equal(start.value, combination.identity[0]):
+            (value,) = combination.combine((start.value,), (value,))
+        return BufferStore(start.buffer, value, combination.indices)
 
     def _lane_by_lane(
         self, combination: Combination, starts: tuple[PrimExpr, ...], accumulators: dict[Buffer, Buffer]
