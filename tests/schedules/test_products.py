@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from matrix_products import integers, is_by_sevens, product
 
+import relax
 from relax import te, tir
 from relax.codegen import build_module, resolve
 from relax.runtime import num_threads, set_num_threads
 from relax.schedules.cpu import Product, products, strassen
 from relax.schedules.cpu.strassen import ERROR
+from relax.script import ir as I
+from relax.script import relax as R
 from relax.transform import PassContext
 
 
@@ -123,3 +126,19 @@ def test_products_for_which_it_does_not_pay(target, m, n, k, dtype):
 def test_the_option_turns_it_off(target):
     assert is_by_sevens(arranged(product(512, 512, 512), target))
     assert not is_by_sevens(arranged(product(512, 512, 512), target, fast=False))
+
+
+@pytest.mark.parametrize("mode", ["compiled", "bytecode"])
+def test_a_matrix_is_multiplied_by_itself(mode):
+    """One tensor is both operands."""
+
+    @I.ir_module
+    class Square:
+        @R.function
+        def main(x: R.Tensor((300, 300), "float32")):
+            y = R.matmul(x, x)
+            return y
+
+    x = integers(300, 300)
+    vm = relax.VirtualMachine(relax.build(Square, "llvm", exec_mode=mode), relax.cpu())
+    np.testing.assert_array_equal(vm["main"](x).numpy(), x @ x)
