@@ -96,7 +96,7 @@ def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return result
 
 
-REST: Final = 0.01
+REST: Final = 0.05
 """Seconds before an engine's turn, in which the threads of the one before stop looking for work: they would take its
 processors.
 """
