@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import reprlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -143,13 +144,33 @@ class Array:
 
 
 def snapshot(value: Any) -> Any:
-    """A value as it is now."""
+    """A value as it is now. A tuple that is in several places is one object in several places of the result too."""
+    return _rebuilt(value, _contents)
+
+
+def _is_tuple(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and not isinstance(value, relax.ShapeTuple)
+
+
+def _rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """A value with something in the place of each part that is no tuple; each tuple is rebuilt once."""
+    rebuilt: dict[int, tuple[Any, ...]] = {}
+
+    def of(part: Any) -> Any:
+        if not _is_tuple(part):
+            return leaf(part)
+        if id(part) not in rebuilt:
+            rebuilt[id(part)] = tuple(map(of, part))
+        return rebuilt[id(part)]
+
+    return of(value)
+
+
+def _contents(value: Any) -> Any:
     if isinstance(value, nd.NDArray):
         return Array(value.dtype, tuple(value.shape), value.numpy())
     if isinstance(value, relax.ShapeTuple):
         return ("shape", *value)
-    if isinstance(value, tuple):
-        return tuple(map(snapshot, value))
     if isinstance(value, Closure):
         return "a Relax function"
     if isinstance(value, (PackedFunc, tvm_ffi.Function)):
@@ -170,8 +191,8 @@ class Outcome:
     printed: str = ""
     args: list[Any] = field(default_factory=list)
     """The arguments afterwards."""
-    sharing: tuple[int, ...] = ()
-    """For each tensor among arguments and results, which is the first that has the same memory."""
+    sharing: Any = ()
+    """Arguments and result, with a number for its memory in the place of each tensor; None where that is empty."""
     called: list[Outcome] = field(default_factory=list)
     """Of functions among the results: what calling them gives."""
     optional: bool = False
@@ -194,7 +215,7 @@ def run(function: Callable[..., Any], args: Sequence[Any], depth: int = 1) -> Ou
             outcome.optional = getattr(machine, "failed_in_dataflow", False)
     outcome.log, outcome.printed = list(LOG), printed.getvalue()
     outcome.result, outcome.args = snapshot(value), [snapshot(arg) for arg in given]
-    outcome.sharing = _sharing([*_tensors(given), *_tensors(value)])
+    outcome.sharing = _sharing((tuple(given), value))
     if depth:
         outcome.called = [
             run(found, arguments, depth - 1)
@@ -254,25 +275,21 @@ def _copy(value: Any, copies: dict[int, nd.NDArray]) -> Any:
     return value
 
 
-def _tensors(value: Any) -> Iterator[nd.NDArray]:
-    if isinstance(value, nd.NDArray):
-        yield value
-    elif isinstance(value, (tuple, list)) and not isinstance(value, relax.ShapeTuple):
-        for item in value:
-            yield from _tensors(item)
+def _sharing(value: Any) -> Any:
+    places: dict[int, int] = {}
+
+    def place(part: Any) -> int | None:
+        if not isinstance(part, nd.NDArray) or not part.size:
+            return None
+        return places.setdefault(part.data_ptr(), len(places))
+
+    return _rebuilt(value, place)
 
 
-def _sharing(tensors: list[nd.NDArray]) -> tuple[int, ...]:
-    places = [tensor.data_ptr() if tensor.size else -index - 1 for index, tensor in enumerate(tensors)]
-    return tuple(places.index(place) for place in places)
-
-
-def _closures(value: Any) -> Iterator[Closure]:
-    if isinstance(value, Closure):
-        yield value
-    elif isinstance(value, tuple) and not isinstance(value, relax.ShapeTuple):
-        for item in value:
-            yield from _closures(item)
+def _closures(value: Any) -> list[Closure]:
+    found: list[Closure] = []
+    _rebuilt(value, lambda part: found.append(part) if isinstance(part, Closure) else None)
+    return found
 
 
 def _arguments(closure: Closure) -> list[Any] | None:
@@ -352,20 +369,38 @@ def _error_text(outcome: Outcome) -> str:
 
 
 def _difference(expected: Any, found: Any, exact: str, where: str) -> str | None:
-    if isinstance(expected, (tuple, list)) and isinstance(found, (tuple, list)):
+    same: set[tuple[int, int]] = set()
+    """Pairs of tuples that do not differ: a tuple may be in many places."""
+
+    def of(expected: Any, found: Any, where: str) -> str | None:
+        if not (isinstance(expected, (tuple, list)) and isinstance(found, (tuple, list))):
+            return (
+                None if _same(expected, found, exact) else f"{where}: expected {expected!r}, found {found!r}"
+            )
+        if (id(expected), id(found)) in same:
+            return None
         if len(expected) != len(found):
-            return f"{where}: expected {expected}, found {found}"
+            return f"{where}: expected {_shown(expected)}, found {_shown(found)}"
         for index, (wanted, got) in enumerate(zip(expected, found)):
-            if (text := _difference(wanted, got, exact, f"{where}[{index}]")) is not None:
+            if (text := of(wanted, got, f"{where}[{index}]")) is not None:
                 return text
+        same.add((id(expected), id(found)))
         return None
+
+    return of(expected, found, where)
+
+
+def _shown(value: Any) -> str:
+    """A tuple in words, of bounded length."""
+    return reprlib.repr(value)
+
+
+def _same(expected: Any, found: Any, exact: str) -> bool:
     if isinstance(expected, Array) and isinstance(found, Array):
-        same = expected == found and _equal(expected.data, found.data, exact)
-    elif isinstance(expected, float) and isinstance(found, float):
-        same = _equal(np.asarray(expected), np.asarray(found), UNSIGNED if exact == ABOUT else exact)
-    else:
-        same = expected == found and type(expected) is type(found)
-    return None if same else f"{where}: expected {expected!r}, found {found!r}"
+        return expected == found and _equal(expected.data, found.data, exact)
+    if isinstance(expected, float) and isinstance(found, float):
+        return _equal(np.asarray(expected), np.asarray(found), UNSIGNED if exact == ABOUT else exact)
+    return expected == found and type(expected) is type(found)
 
 
 def _equal(expected: Any, found: Any, exact: str) -> bool:

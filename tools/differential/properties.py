@@ -411,18 +411,21 @@ import pickle, sys
 import relax
 assert "relax.ir" not in sys.modules
 main = relax.VirtualMachine(relax.load_executable(sys.argv[1]), [relax.cpu(0), relax.cpu(1)])["main"]
-def plain(value):
+def plain(value, tuples):
     if hasattr(value, "numpy"):
         return value.dtype, value.numpy()
     if isinstance(value, relax.ShapeTuple):
         return ("shape", *value)
     if isinstance(value, tuple):
-        return tuple(map(plain, value))
+        if id(value) not in tuples:
+            tuples[id(value)] = tuple(plain(part, tuples) for part in value)
+        return tuples[id(value)]
     return value if isinstance(value, (bool, int, float, str)) or value is None else "no plain value"
 found = []
 for case in pickle.load(open(sys.argv[2], "rb")):
     try:
-        found.append(("ok", plain(main(*case))))
+        result = main(*case)
+        found.append(("ok", plain(result, {})))
     except Exception as error:
         found.append(("error", type(error).__name__))
 assert "relax.ir" not in sys.modules
@@ -456,18 +459,22 @@ def runs_elsewhere(text: str, cases: Sequence[Case], exact: bool = True) -> None
         here = harness.run(main, case)
         if (kind == "error") != (here.error is not None):
             raise Failure("elsewhere: error", f"{here.error}, elsewhere {value}\nfor arguments {list(case)}")
-        if here.error is None and (text := _elsewhere(here.result, value)) is not None:
+        if here.error is None and (text := _elsewhere(here.result, value, set())) is not None:
             raise Failure("elsewhere: the result", f"{text}\nfor arguments {list(case)}")
 
 
-def _elsewhere(here: Any, value: Any) -> str | None:
+def _elsewhere(here: Any, value: Any, same: set[tuple[int, int]]) -> str | None:
+    """The difference in words, or None. The pairs of tuples in `same` are not compared again."""
     if isinstance(here, harness.Array):
-        same = here.dtype == value[0] and np.array_equal(
+        equal = here.dtype == value[0] and np.array_equal(
             here.data, value[1], equal_nan=here.data.dtype.kind == "f"
         )
-        return None if same else f"here {here!r}, elsewhere {value}"
+        return None if equal else f"here {here!r}, elsewhere {value}"
     if isinstance(here, tuple) and isinstance(value, tuple) and len(here) == len(value):
-        return next((text for a, b in zip(here, value) if (text := _elsewhere(a, b)) is not None), None)
+        if (id(here), id(value)) in same:
+            return None
+        same.add((id(here), id(value)))
+        return next((text for a, b in zip(here, value) if (text := _elsewhere(a, b, same)) is not None), None)
     return None if here == value or isinstance(here, (str, tuple)) else f"here {here!r}, elsewhere {value!r}"
 
 

@@ -99,10 +99,19 @@ class ValueSteps(Core):
         self.note("shared tuples")
         name = v.name
         depth = self.choices.integer(2, 40)
+        inside = isinstance(v.kind, Tensor) and self.choices.chance(40)
+        if inside:  # the result of a function is matched, with all that is in it
+            function, name = self.fresh("f"), self.fresh("p")
+            self.line("@R.function")
+            self.line(f"def {function}({name}: {annotation(v.kind)}):")
         for _ in range(depth):
             outer = self.fresh("t")
-            self.line(f"{outer} = ({name}, {name})")
+            self.line(f"{'    ' * inside}{outer} = ({name}, {name})")
             name = outer
+        if inside:
+            self.line(f"    return {name}")
+            name = self.fresh("t")
+            self.line(f"{name} = {function}({v.name})")
         for _ in range(depth):
             inner = self.fresh("t")
             self.line(f"{inner} = {name}[{self.choices.integer(0, 1)}]")
