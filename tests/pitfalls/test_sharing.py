@@ -339,6 +339,35 @@ def test_fields_of_pairs_of_pairs_are_taken():
     assert limited(lambda: Interpreter(mod)["main"](x)).numpy().tolist() == x.tolist()
 
 
+def test_results_of_functions_that_are_pairs_of_pairs():
+    """A result, an argument, a branch and a cast: by paths, none of them would end."""
+    pairs = "\n".join(f"            p{i + 1} = (p{i}, p{i})" for i in range(DEEP))
+    taken = "\n".join(f"        b{i + 1} = b{i}[{i % 2}]" for i in range(DEEP))
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+        @R.function
+        def nested(p0: R.Tensor((4,), "float32")):
+{pairs}
+            return p{DEEP}
+        a = nested(x)
+        if c:
+            r = nested(a{"[0]" * DEEP})
+        else:
+            r = a
+        b0 = r
+{taken}
+        return b{DEEP}
+"""
+    mod, x = parse(text), np.arange(4, dtype="float32")
+    machine = relax.VirtualMachine(limited(lambda: relax.build(mod, "llvm")), relax.cpu())
+    for c in (True, False):
+        assert machine["main"](np.array(c), x).numpy().tolist() == x.tolist()
+        assert limited(lambda c=c: Interpreter(mod)["main"](np.array(c), x)).numpy().tolist() == x.tolist()
+
+
 def test_tuples_of_different_branches_that_are_shared():
     """What a branch gives is compared field by field, of each object once."""
     pairs = "\n".join(f"            p{i + 1} = (p{i}, p{i})\n" for i in range(DEEP))

@@ -64,6 +64,10 @@ def as_choices(source: Choices | Callable[[Any], Any] | int) -> Choices:
 # ------------------------------------------------------------------------------------ broken programs
 
 
+ELISION = "…"
+"""What the text of a struct info has in the place of what takes too many places; such a text is not read back."""
+
+
 def check(module: IRModule, mutation: Mutation, draw: Any) -> tuple[Diagnostic, ...] | None:
     """Apply a mutation to a valid, normalised module and assert that every way into the compiler refuses the result.
 
@@ -77,7 +81,8 @@ def check(module: IRModule, mutation: Mutation, draw: Any) -> tuple[Diagnostic, 
         warnings.simplefilter("ignore")  # of run-time checks in the rest of the program
         found = _check_tree(broken, mutation)
         _check_ways_in(broken, mutation)
-        _check_printed(broken, text, mutation)
+        if ELISION not in text:
+            _check_printed(broken, text, mutation)
     _check_words(found, mutation, broken, located=_is_located(module))
     return found
 
@@ -205,6 +210,8 @@ def check_neighbour(
         normal = Normalize()(changed)
         _require(not relax.analysis.check_normalized(normal), f"{neighbour}: not as normalised", normal)
         text = normal.script(show_meta=True)
+        if ELISION in text:
+            return normal
         found = refusal(lambda: from_source(text))
         _require(not found, f"{neighbour}: its text is refused: {[d.render() for d in found]}", normal)
         again = from_source(text)

@@ -98,7 +98,7 @@ class ValueSteps(Core):
             return False
         self.note("shared tuples")
         name = v.name
-        depth = self.choices.integer(2, 40)
+        depth = 40 if self.choices.chance(15) else self.choices.integer(2, 8)  # what is deep takes long
         inside = isinstance(v.kind, Tensor) and self.choices.chance(40)
         if inside:  # the result of a function is matched, with all that is in it
             function, name = self.fresh("f"), self.fresh("p")

@@ -16,9 +16,9 @@ A constant takes the device of its use; an operand of a kernel is no use, since 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from ..expr import (
     Binding,
@@ -48,6 +48,7 @@ from ..ir import (
     vdevice_index,
     vdevice_text,
 )
+from ..ir.sharing import is_excessive
 from ..op.base import Operator, operator_of
 from ..op.errors import DEVICES, UNLISTED_DEVICE
 from ..op.intrinsics import (
@@ -60,6 +61,9 @@ from ..op.intrinsics import (
     ToVDevice,
 )
 from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
+
+MANY_PLACES: Final = 1000
+"""The tensors in a value that have places of their own, though its tuples are few objects."""
 
 
 @dataclass(frozen=True)
@@ -237,21 +241,39 @@ class _Placer:
     # ------------------------------------------------------------------------ places of struct info
 
     def places(self, info: StructInfo | None, text: str, span: Span | None, derived: bool = False) -> Places:
-        """New places for a value of this struct info, which is called `text`."""
-        match info:
-            case TensorStructInfo(vdevice=vdevice):
-                return Location(None if vdevice is None else self.known(vdevice, text, span, derived))
-            case TupleStructInfo(fields):
-                return tuple(
-                    self.places(item, f"{text}[{i}]", span, derived) for i, item in enumerate(fields)
-                )
-            case FuncStructInfo(params, ret) if params is not None:
-                places = tuple(
-                    self.places(item, f"parameter {i} of {text}", span) for i, item in enumerate(params)
-                )
-                return FuncPlaces(text, places, self.places(ret, f"the result of {text}", span))
-            case _:
-                return None
+        """New places for a value of this struct info, which is called `text`.
+
+        Two fields of one tuple may be on two devices though their struct info is one object; only where these are very
+        many, an object has the same places wherever it stands.
+        """
+        of_object: dict[int, Places] | None = (
+            {}
+            if isinstance(info, TupleStructInfo | FuncStructInfo) and is_excessive(info, MANY_PLACES)
+            else None
+        )
+
+        def made(info: StructInfo | None, text: str, derived: bool) -> Places:
+            if of_object is None:
+                return new(info, text, derived)
+            if id(info) not in of_object:
+                of_object[id(info)] = new(info, text, derived)
+            return of_object[id(info)]
+
+        def new(info: StructInfo | None, text: str, derived: bool) -> Places:
+            match info:
+                case TensorStructInfo(vdevice=vdevice):
+                    return Location(None if vdevice is None else self.known(vdevice, text, span, derived))
+                case TupleStructInfo(fields):
+                    return tuple(made(item, f"{text}[{i}]", derived) for i, item in enumerate(fields))
+                case FuncStructInfo(params, ret) if params is not None:
+                    places = tuple(
+                        made(item, f"parameter {i} of {text}", False) for i, item in enumerate(params)
+                    )
+                    return FuncPlaces(text, places, made(ret, f"the result of {text}", False))
+                case _:
+                    return None
+
+        return made(info, text, derived)
 
     def known(self, vdevice: VDevice, text: str, span: Span | None, derived: bool = False) -> Known:
         """Something said of a device, which the module must list."""
@@ -332,12 +354,13 @@ class _Placer:
 
     def cast(self, own: Places, value: Places, what: str, span: Span | None) -> None:
         """A cast that names a device is a check; one that does not leaves the value where it is."""
+        for mine, theirs in _pairs(own, value):
+            self.cast_part(mine, theirs, what, span)
+
+    def cast_part(self, own: Places, value: Places, what: str, span: Span | None) -> None:
         match own, value:
             case (Location(), Location()) if own.known is not None and value.find().known is None:
                 self.casts.append((value, own.known))
-            case (tuple(), tuple()) if len(own) == len(value):
-                for mine, theirs in zip(own, value, strict=True):
-                    self.cast(mine, theirs, what, span)
             case _:
                 self.connect(own, value, what, span)
 
@@ -440,18 +463,15 @@ class _Placer:
         self.connect(callee.ret, result, f"the result of {callee.name}", span)
 
     def argument(self, callee: FuncPlaces, param: Places, arg: Places, what: str, span: Span | None) -> None:
-        match param, arg:
-            case (Location(), Location()):
-                join = self.joins_of.get(param)
-                if join is None:
-                    join = self.joins_of[param] = Join(param, [], callee=callee)
-                    self.joins.append(join)
-                join.parts.append(Part(arg, what, span, self.where))
-            case (tuple(), tuple()):
-                for mine, theirs in zip(param, arg, strict=False):
-                    self.argument(callee, mine, theirs, what, span)
-            case _:
-                self.connect(param, arg, what, span)
+        for mine, theirs in _pairs(param, arg):
+            if not (isinstance(mine, Location) and isinstance(theirs, Location)):
+                self.connect(mine, theirs, what, span)
+                continue
+            join = self.joins_of.get(mine)
+            if join is None:
+                join = self.joins_of[mine] = Join(mine, [], callee=callee)
+                self.joins.append(join)
+            join.parts.append(Part(theirs, what, span, self.where))
 
     def captured(self, callee: Places, values: Places, result: Places, span: Span | None) -> None:
         """make_closure: the last parameters are given, those before them are the result's."""
@@ -466,20 +486,17 @@ class _Placer:
 
     def connect(self, a: Places, b: Places, what: str, span: Span | None, escapes: bool = True) -> None:
         """Two values that are one."""
-        match a, b:
-            case (Location(), Location()):
-                self.unite(a, b, what, span)
-            case (tuple(), tuple()):
-                for mine, theirs in zip(a, b, strict=False):
-                    self.connect(mine, theirs, what, span)
-            case (FuncPlaces(), FuncPlaces()) if a is not b:
-                if escapes:
-                    a.closed = b.closed = False
-                for mine, theirs in zip(a.params, b.params, strict=False):
-                    self.connect(mine, theirs, f"a parameter of {what}", span)
-                self.connect(a.ret, b.ret, f"the result of {what}", span)
-            case _:
-                pass
+        for mine, theirs in _pairs(a, b):
+            match mine, theirs:
+                case (Location(), Location()):
+                    self.unite(mine, theirs, what, span)
+                case (FuncPlaces(), FuncPlaces()) if mine is not theirs:
+                    if escapes:
+                        mine.closed = theirs.closed = False
+                    self.connect(mine.params, theirs.params, f"a parameter of {what}", span)
+                    self.connect(mine.ret, theirs.ret, f"the result of {what}", span)
+                case _:
+                    pass
 
     def unite(self, a: Location, b: Location, what: str, span: Span | None) -> None:
         a, b = a.find(), b.find()
@@ -494,17 +511,30 @@ class _Placer:
 
     def join(self, result: Places, parts: Sequence[Places], what: str, span: Span | None) -> None:
         """A value that is one of several."""
-        match result:
-            case Location():
-                found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Location)]
-                self.joins.append(Join(result, found, forward=len(found) == len(parts)))
-            case tuple():
-                for index, item in enumerate(result):
-                    fields = [part[index] for part in parts if isinstance(part, tuple) and index < len(part)]
-                    self.join(item, fields, what, span)
-            case _:
-                for part in parts:
-                    self.connect(result, part, what, span)
+        seen: set[tuple[int, ...]] = set()
+
+        def visit(result: Places, parts: Sequence[Places]) -> None:
+            match result:
+                case Location():
+                    found = [
+                        Part(part, what, span, self.where) for part in parts if isinstance(part, Location)
+                    ]
+                    self.joins.append(Join(result, found, forward=len(found) == len(parts)))
+                case tuple():
+                    key = (id(result), *map(id, parts))
+                    if key in seen:
+                        return
+                    seen.add(key)
+                    for index, item in enumerate(result):
+                        fields = [
+                            part[index] for part in parts if isinstance(part, tuple) and index < len(part)
+                        ]
+                        visit(item, fields)
+                case _:
+                    for part in parts:
+                        self.connect(result, part, what, span)
+
+        visit(result, parts)
 
     # ------------------------------------------------------------------------------------ spreading
 
@@ -562,6 +592,19 @@ class _Placer:
 
     def complain(self, code: str, message: str, span: Span | None, notes: tuple[str, ...], hint: str) -> None:
         self.out.diagnostics.append(Diagnostic(code, message, span, self.where, notes, hint))
+
+
+def _pairs(a: Places, b: Places) -> Iterator[tuple[Places, Places]]:
+    """The parts of two values that are in the same fields, in order; those of two tuples once, wherever these stand."""
+    seen: set[tuple[int, int]] = set()
+    pending = [(a, b)]
+    while pending:
+        one, other = pending.pop()
+        if not (isinstance(one, tuple) and isinstance(other, tuple)):
+            yield one, other
+        elif (id(one), id(other)) not in seen:
+            seen.add((id(one), id(other)))
+            pending.extend(reversed(list(zip(one, other, strict=False))))
 
 
 def _escaped(places: Places) -> Places:
