@@ -8,7 +8,7 @@ not there, and the process ends. So every Python function that others call is ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import tvm_ffi
 from tvm_ffi.core import ERROR_TYPE_TO_NAME
@@ -29,7 +29,7 @@ def ffi_function(function: Callable[..., Any]) -> tvm_ffi.Function:
 
     def call(*args: Any) -> Any:
         try:
-            return function(*args)
+            return _in_arrays(function(*args))
         except BaseException as error:
             sent = carried(error)
             if sent is error:
@@ -37,6 +37,28 @@ def ffi_function(function: Callable[..., Any]) -> tvm_ffi.Function:
             raise sent from None
 
     return tvm_ffi.convert_func(call)
+
+
+def _in_arrays(value: Any) -> Any:
+    """A value; tuples of tuples as arrays of arrays. tvm-ffi would copy a tuple for each way that leads to it."""
+    if type(value) is not tuple or not any(map(_is_tuple, cast("Any", value))):
+        return cast("Any", value)
+    made: dict[int, Any] = {}
+    pending: list[Any] = [value]
+    while pending:
+        fields = pending[-1]
+        inner = [field for field in fields if _is_tuple(field) and id(field) not in made]
+        if inner:
+            pending += inner
+            continue
+        if id(fields) not in made:
+            made[id(fields)] = tvm_ffi.Array([made[id(f)] if _is_tuple(f) else f for f in fields])
+        pending.pop()
+    return made[id(cast("Any", value))]
+
+
+def _is_tuple(value: Any) -> bool:
+    return type(value) is tuple
 
 
 def carried(error: _Error) -> _Error | RuntimeError:
