@@ -529,6 +529,7 @@ def test_views():
     "call, message",
     [
         ('R.memory.view(x, dtype="int32")', "reads float32 as int32"),
+        ('R.memory.view(x, dtype="foo")', "memory.view: unknown dtype 'foo'"),
         ("R.memory.view(x, R.shape([2]), relative_byte_offset=3)", "a number of whole elements"),
         ("R.memory.view(x, relative_byte_offset=4)", "shape must be given"),
         ("R.memory.view(x, R.shape([7]))", "the numbers of elements differ"),
@@ -542,6 +543,17 @@ def test_views_that_are_none(call, message):
             def main(x: R.Tensor((6,), "float32")):
                 return {call}
         """)
+
+
+def test_a_dtype_that_is_none_is_a_diagnostic_of_calls_too():
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    for call, name in (
+        (lambda: R.memory.view(x, dtype="foo"), "memory.view"),
+        (lambda: R.builtin.alloc_tensor(R.shape([3]), "foo", 0), "alloc_tensor"),
+        (lambda: R.memory.alloc_storage(R.shape([3]), 0, "global", "foo"), "alloc_storage"),
+    ):
+        with pytest.raises(relax.DiagnosticError, match=f"{name}: .*unknown dtype 'foo'"):
+            call()
 
 
 @pytest.mark.parametrize("option", ["module_alias", "ir_prefix", "tir_prefix", "relax_prefix"])

@@ -366,3 +366,22 @@ def test_match_shape_value():
     B["match_shape_value"](tensor(2, 3), ShapeTuple((2, 3)), W)
     with pytest.raises(ValueError, match=r"^main: parameter w: the shape is \(2, 3\), expected \(2, 4\)$"):
         B["match_shape_value"](tensor(2, 3), ShapeTuple((2, 4)), W)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "error", "message"),
+    [
+        ("make_shape", (None, 3, USE_IMM, 1), ValueError, "make_shape: 3 dimensions are 6 codes and numbers, found 2"),
+        ("make_shape", (None, 1), ValueError, "make_shape: 1 dimensions are 2 codes and numbers, found 0"),
+        ("make_shape", (ShapeHeap(2), 1, LOAD_SLOT, 2), IndexError, "there is no slot 2 in a shape heap of 2"),
+        ("make_shape", (ShapeHeap(2), 1, LOAD_SLOT, -1), IndexError, "there is no slot -1 in a shape heap of 2"),
+        ("make_prim_value", (ShapeHeap(2), LOAD_SLOT, 2, "bool"), IndexError, "there is no slot 2"),
+        ("make_prim_value", (ShapeHeap(2), LOAD_SLOT, 2, "float32"), IndexError, "there is no slot 2"),
+        ("match", ((), ShapeHeap(1), "tuple", 0, None, 1, "f"), ValueError, "match: 1 dimensions are 2 codes"),
+        ("match", ((), ShapeHeap(1), "tuple", 0, None, 0), ValueError, "match: the text with which messages begin"),
+        ("match_prim_value", (3, ShapeHeap(1), STORE, 1, "f"), IndexError, "there is no slot 1 in a shape heap of 1"),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_missing_are_errors_with_a_text(name, args, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        BUILTINS[f"vm.builtin.{name}"].function(*args)

@@ -38,7 +38,7 @@ def test_references():
         read_reference(1)
 
 
-def test_tuples_of_any_depth_pass_the_border():
+def test_tuples_of_great_depth_pass_the_border():
     value: object = ()
     for i in range(12_000):
         value = (np.float32(i), value) if i % 2 else [i, value]

@@ -318,7 +318,7 @@ def test_a_slot_that_holds_one_number_after_another_tells_nothing(slot, is_compi
         ('1, SLOT, sinfo_args=R.Shape(ndim=1)', "i, 1, sinfo_args=R.Shape(ndim=1)", None),
         ('1, R.dtype("float32"), 1, 1, 0,', '1, R.dtype("float32"), 1, 1, 2,', IndexError),
         ('1, R.dtype("float32"), 1, 1, SLOT,', '1, R.dtype("float32"), 1, 3, -3,', IndexError),
-        ('1, R.dtype("float32"), 1, 1, 0,', '1, R.dtype("float32"), 1,', IndexError),
+        ('1, R.dtype("float32"), 1, 1, 0,', '1, R.dtype("float32"), 1,', ValueError),
         ("x, h, ", "x, 0, ", TypeError),
         ('x, h, R.str("tensor")', 'x, h, R.str("matrix")', KeyError),
         ('x, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, 0, R.str("x")', "x", TypeError),

@@ -178,3 +178,28 @@ def test_depth_is_that_of_a_thread(executables):
     finally:
         threading.stack_size(old)
     assert sums == [3000 * 3001 // 2] * 8
+
+
+@I.ir_module
+class Doubled:
+    @R.function
+    def main(n: R.Prim("int64"), t: R.Object) -> R.Object:
+        k = T.int64()
+        _ = R.match_cast(n, R.Prim(value=k))
+        if R.prim_value(k > 0):
+            r = Doubled.main(R.prim_value(k - 1), (t, t))
+        else:
+            r = t
+        return r
+
+
+@pytest.mark.parametrize("n", [0, 1, 60, DEEP])
+@pytest.mark.parametrize("mode", MODES)
+def test_tuples_that_are_passed_on_are_not_gone_through(mode, n):
+    """There are 2**n ways to the innermost value."""
+    vm = relax.VirtualMachine(relax.build(Doubled, "llvm", exec_mode=mode), relax.cpu())
+    result, depth = vm["main"](n, (1,)), 0
+    while len(result) == 2:
+        assert result[0] is result[1]
+        result, depth = result[0], depth + 1
+    assert (result, depth) == ((1,), n)

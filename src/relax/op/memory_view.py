@@ -33,7 +33,7 @@ def view(
     info = known_struct_info(data) if isinstance(data, RelaxExpr) else None
     if not isinstance(info, TensorStructInfo) or info.dtype.is_void or info.dims is None:
         raise _refused("data must be a tensor whose dtype and shape are known", "match_cast it to what it is")
-    if dtype is not None and DataType(str(dtype)) != info.dtype:
+    if dtype is not None and _dtype(dtype) != info.dtype:
         raise _refused(f"reads {info.dtype!s} as {dtype!s}", "convert with R.astype, which keeps the numbers")
     offset = _number(relative_byte_offset)
     width = info.dtype.bits // 8
@@ -52,6 +52,13 @@ def view(
         flat = _call("reshape", data, ShapeExpr([product(info.dims)]))
         data = _call("strided_slice", flat, [0], [first], [count + first])
     return _call("reshape", data, wanted)
+
+
+def _dtype(dtype: DTypeLike) -> DataType:
+    try:
+        return DataType(str(dtype))
+    except ValueError as error:
+        raise _refused(str(error), 'a dtype is written as in "float32"') from None
 
 
 def _number(offset: int | RelaxExpr | None) -> int | None:

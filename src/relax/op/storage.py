@@ -26,7 +26,7 @@ from .base import Gradients, Term
 from .errors import OPERANDS, OperatorError
 from .intrinsic import UNIT, Intrinsic, Lowering, Machine, TupleCall, require_tuple, result_of
 from .operator import operator
-from .tir_calls import as_arguments, as_callee, as_infos, as_shape
+from .tir_calls import as_arguments, as_callee, as_infos, as_shape, refused
 
 
 def tensor_like(call: Call, shape: int, dtype: int) -> TensorStructInfo:
@@ -48,8 +48,11 @@ def listed_device(index: RelaxExpr, builder: Any) -> VDevice | None:
             return None
 
 
-def _dtype(value: Any) -> RelaxExpr:
-    return value if isinstance(value, RelaxExpr) else DataTypeImm(DataType(value))
+def _dtype(op_name: str, value: Any) -> RelaxExpr:
+    try:
+        return value if isinstance(value, RelaxExpr) else DataTypeImm(DataType(value))
+    except (TypeError, ValueError) as error:
+        raise refused(op_name, f"dtype: {error}") from None
 
 
 def _integer(value: Any) -> RelaxExpr:
@@ -118,7 +121,7 @@ class BuiltinAllocTensor(Intrinsic):
     ) -> Call:
         return BuiltinAllocTensor().call(
             as_shape("alloc_tensor", shape),
-            _dtype(dtype),
+            _dtype("alloc_tensor", dtype),
             _integer(runtime_device_index),
             _text(storage_scope),
         )
@@ -178,7 +181,7 @@ class MemoryAllocStorage(Intrinsic):
             as_shape("alloc_storage", size),
             _integer(virtual_device_index),
             _text(storage_scope),
-            _dtype(dtype),
+            _dtype("alloc_storage", dtype),
         )
 
 
@@ -200,7 +203,7 @@ class MemoryAllocTensor(Intrinsic):
     @staticmethod
     def make(storage: RelaxExpr, offset: ScalarLike, shape: ShapeLike, dtype: RelaxExpr | DTypeLike) -> Call:
         return MemoryAllocTensor().call(
-            storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype(dtype)
+            storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype("alloc_tensor", dtype)
         )
 
 
@@ -256,7 +259,7 @@ class VMAllocStorage(Intrinsic):
         return VMAllocStorage().call(
             as_shape("alloc_storage", size),
             _integer(runtime_device_index),
-            _dtype(dtype),
+            _dtype("alloc_storage", dtype),
             _text(storage_scope),
         )
 
@@ -278,7 +281,9 @@ class VMAllocTensor(Intrinsic):
 
     @staticmethod
     def make(storage: RelaxExpr, offset: ScalarLike, shape: ShapeLike, dtype: RelaxExpr | DTypeLike) -> Call:
-        return VMAllocTensor().call(storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype(dtype))
+        return VMAllocTensor().call(
+            storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype("alloc_tensor", dtype)
+        )
 
 
 @operator("relax.vm.kill_object")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from .closure import Closure
 from .info import Info
@@ -48,10 +48,16 @@ def _imported(
     for index, (value, info) in enumerate(zip(given, expected, strict=True)):
         try:
             values.append(import_value(value, info))
-        except (TypeError, ValueError) as error:  # an array no tensor can hold, or on another device
+        except (
+            _REFUSALS
+        ) as error:  # an array no tensor can hold, or on another device, or that its owner does not give
             name = names[index] if names is not None else str(index)
-            raise type(error)(f"{closure.name}: parameter {name}: {error}") from None
+            kind = next(kind for kind in type(error).__mro__ if kind in _REFUSALS)
+            raise kind(f"{closure.name}: parameter {name}: {error}") from None
     return values
+
+
+_REFUSALS: Final = (TypeError, ValueError, MemoryError, BufferError, RuntimeError)
 
 
 def check_count(closure: Closure, names: Sequence[str] | None, found: int) -> None:

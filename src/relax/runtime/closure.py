@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import tvm_ffi
 
+from .carried import ffi_function
 from .info import FuncInfo
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Closure:
     def __tvm_ffi_object__(self) -> tvm_ffi.Function:
         # Made anew each time: kept here, it would keep itself alive by way of the C++ side.
         callback = _Callback(self)
-        function = tvm_ffi.convert_func(callback)
+        function = ffi_function(callback)
         _callbacks[function.__chandle__()] = callback
         return function
 

@@ -34,6 +34,7 @@ import tvm_ffi
 
 from .builtin_table import BUILTINS, Effects, builtin
 from .bytecode import Const, Func, Imm, Operand
+from .carried import carried, ffi_function
 from .closure import Closure, Machine, closure_of
 from .devices import Device
 from .heap import ShapeHeap
@@ -151,7 +152,7 @@ def compiled_functions(
     """The compiled functions of these names, with a table of these values behind the fixed cells."""
     functions = (
         _kept_aside(import_value),
-        tvm_ffi.convert_func(_note_place),
+        ffi_function(_note_place),
         first,
         _kept_aside(import_result),
     )
@@ -259,10 +260,12 @@ def _kept_aside(function: Callable[..., Any]) -> tvm_ffi.Function:
         try:
             return function(*args)
         except Exception as error:
-            _passing.exception = error
-            raise
+            _passing.exception = sent = carried(error)
+            if sent is error:
+                raise
+            raise sent from None
 
-    return tvm_ffi.convert_func(call)
+    return ffi_function(call)
 
 
 @builtin("vm.builtin.on_heap", Effects(writes="all"), pure=False)

@@ -33,6 +33,7 @@ from .bytecode import (
     Ret,
     dead_after,
 )
+from .carried import ffi_function
 from .closure import Closure
 from .compiled import (
     COMPILED_PREFIX,
@@ -279,7 +280,7 @@ class Linker:
             return Closure(self.machine, entry.name, target, (), target.function.info)
         if entry.kind == "kernel":
             return Closure(self.machine, entry.name, target, (), entry.info)
-        return target if isinstance(target, tvm_ffi.Function) else tvm_ffi.convert_func(target)
+        return target if isinstance(target, tvm_ffi.Function) else ffi_function(target)
 
 
 def device_argument(program: Program, call: Call) -> int | None:

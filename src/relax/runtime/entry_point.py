@@ -56,7 +56,7 @@ class EntryPoint(Closure):
                         value if _exports(value) else import_value(value, info)
                         for value, info in zip(args, self._infos, strict=True)
                     ]
-                except (TypeError, ValueError):
+                except Exception:  # noqa: BLE001
                     return self._vm.invoke_closure(self, *args)  # its error names the parameter
                 break
         try:

@@ -86,13 +86,20 @@ class ShapeHeap(Heap):
         return view_tensor(self.tensor, self.tensor.shape, "float64")
 
     def load(self, slot: int, is_float: bool) -> int | float:
+        self._check(slot)
         return self.load_float(slot) if is_float else self.slots[slot]
 
     def store(self, slot: int, value: float) -> None:
+        self._check(slot)
         if isinstance(value, float):
             self.store_float(slot, value)
         else:
             self.slots[slot] = value
+
+    def _check(self, slot: int) -> None:
+        """Raise IndexError for a slot that there is not, which code written by hand may name."""
+        if not 0 <= slot < len(self.slots):
+            raise IndexError(f"there is no slot {slot} in a shape heap of {len(self.slots)}")
 
     def load_float(self, slot: int) -> float:
         """The floating-point scalar in a slot."""

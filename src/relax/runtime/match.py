@@ -56,6 +56,9 @@ def match(
     dimension: (ASSERT_IMM, number), (STORE, slot), (IGNORE, 0) or (ASSERT_SLOT, slot); that of a scalar may be
     (STORE_SIZE, slot), and floats are kept in slots as they are. What messages begin with comes last.
     """
+    if len(codes_and_context) != 2 * count + 1:
+        _check_pairs("match", count, codes_and_context[:-1])
+        raise ValueError("match: the text with which messages begin is missing")
     context: str = codes_and_context[-1]
     dims: Sequence[Any]
     if isinstance(kind, str):
@@ -225,11 +228,18 @@ def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
 
     Raises ValueError unless they are sizes.
     """
+    _check_pairs("make_shape", ndim, codes)
     dims = [
-        ShapeHeap.over(heap).slots[codes[i + 1]] if codes[i] == LOAD_SLOT else codes[i + 1]
+        int(ShapeHeap.over(heap).load(codes[i + 1], False)) if codes[i] == LOAD_SLOT else codes[i + 1]
         for i in range(0, 2 * ndim, 2)
     ]
     return shape_value(dims)
+
+
+def _check_pairs(name: str, count: int, pairs: Sequence[Any]) -> None:
+    """Raise ValueError unless there are as many pairs of a code and a number as are announced."""
+    if len(pairs) != 2 * count:
+        raise ValueError(f"{name}: {count} dimensions are {2 * count} codes and numbers, found {len(pairs)}")
 
 
 @builtin("vm.builtin.make_prim_value", internal=True)
@@ -239,7 +249,6 @@ def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str)
         return operand
     heap = ShapeHeap.over(heap)
     if dtype == "bool":
-        return bool(heap.slots[operand])
-    if "float" in dtype:
-        return heap.load_float(operand)
-    return heap.slots[operand] % (1 << 64) if dtype == "uint64" else heap.slots[operand]
+        return bool(heap.load(operand, False))
+    number = heap.load(operand, "float" in dtype)
+    return number % (1 << 64) if dtype == "uint64" else number

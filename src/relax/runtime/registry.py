@@ -12,14 +12,11 @@ from typing import Any, Literal, TypeVar, overload
 import tvm_ffi
 
 from .builtin_table import BUILTINS
+from .carried import ffi_function
 from .closure import Closure
 from .values import PackedFunc, packed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-# Kinds of error that keep their Python class when they cross the C ABI, besides those tvm-ffi knows itself.
-for _error in (ZeroDivisionError, OverflowError, NotImplementedError, RecursionError, FloatingPointError):
-    tvm_ffi.register_error(_error.__name__, _error)
 
 
 @overload
@@ -100,7 +97,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """
     function = tvm_ffi.get_global_func(name, True)
     if function is None and name in BUILTINS:
-        function = tvm_ffi.convert_func(BUILTINS[name].function)
+        function = ffi_function(BUILTINS[name].function)
     if function is not None:
         return PackedFunc(function)
     if allow_missing:

@@ -9,7 +9,8 @@ Inside the machine a value is
     closure     a ``Closure`` (packed functions see a ``tvm_ffi.Function``)
     packed      a ``tvm_ffi.Function``
     strings     a ``StringTensor``
-    opaque      anything else: str, ``tvm_ffi.dtype``, None (the null object), objects of other packages
+    opaque      anything else: str, ``tvm_ffi.dtype``, None (the null object), objects of other packages; in a
+                ``OpaquePyObject`` what tvm-ffi would make something else of (packed functions see what is in it)
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import numpy as np
 import tvm_ffi
+from tvm_ffi.core import OpaquePyObject
+from tvm_ffi.core import _convert_to_opaque_object as _opaque  # pyright: ignore[reportPrivateUsage]
 
+from .carried import ffi_function, is_written
 from .closure import Closure, closure_of
 from .dtypes import DLPACK_CODES, is_float
 from .info import DTYPES, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
@@ -48,7 +52,11 @@ class ShapeTuple(tvm_ffi.Shape):
 
 _TUPLES: Final = (tuple, tvm_ffi.Array)
 _SEQUENCES: Final = (*_TUPLES, list, tvm_ffi.List)
-_PLAIN: Final = (bool, int, str, type(None), Closure)
+_PLAIN: Final = frozenset((bool, int, type(None), Closure))
+
+MOST_NESTED: Final = 16_000
+"""The depth to which tuples and dictionaries from outside may be nested: tvm-ffi goes through them on the stack."""
+_TOO_DEEP: Final = f"tuples or dictionaries are nested more than {MOST_NESTED} deep, or one holds itself"
 
 RESULT: Final = "the result of a packed function"
 """The subject of messages about a packed function's result, after the name of the function that called it."""
@@ -81,7 +89,7 @@ def packed(function: Callable[..., Any]) -> tvm_ffi.Function:
     def call(*args: Any) -> Any:
         return import_result(function(*map(export_value, args)))
 
-    return tvm_ffi.convert_func(call)
+    return ffi_function(call)
 
 
 def is_tuple(value: object) -> bool:
@@ -110,8 +118,16 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     if isinstance(value, tvm_ffi.Shape):
         check_dimensions(value)
         return value
-    if isinstance(value, _PLAIN):
+    if kind is str:
+        return value if is_written(value) else _opaque(value)
+    if kind in _PLAIN:
         return value
+    if isinstance(value, Closure | tvm_ffi.dtype):
+        return value
+    if isinstance(value, int):  # of a class of its own: an enum's
+        return int(value)
+    if isinstance(value, str):
+        return import_value(str.__str__(value))
     if isinstance(value, tuple | list | tvm_ffi.Array | tvm_ffi.List):
         return _import_sequence(cast("Sequence[Any]", value), expected)
     if isinstance(value, tvm_ffi.Function):
@@ -126,7 +142,10 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
         return tvm_ffi.dtype(str(cast("object", value)))
     if callable(value) and not isinstance(value, type | tvm_ffi.Object):
         return packed(value)
-    return value
+    if isinstance(value, dict):
+        _check_nesting(cast("dict[Any, Any]", value))
+    # Of these tvm-ffi makes a packed function, and an error of its own.
+    return cast("Any", _opaque(value) if isinstance(value, type | BaseException) else value)
 
 
 def import_result(value: Any) -> Any:
@@ -146,13 +165,18 @@ def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     fields = expected.fields if isinstance(expected, TupleInfo) else ()
     if len(fields) == len(value):
         return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
-    return mapped(value, _SEQUENCES, import_value)
+    return mapped(value, _SEQUENCES, import_value, MOST_NESTED)
 
 
-def mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """A tuple with `leaf` applied to what is inside of it, however deep it is; instances of `kinds` are tuples.
+def mapped(
+    value: Sequence[Any],
+    kinds: tuple[type, ...],
+    leaf: Callable[[Any], Any],
+    most: float = float("inf"),
+) -> tuple[Any, ...]:
+    """A tuple with `leaf` applied to what is inside of it; instances of `kinds` are tuples.
 
-    A tuple that others have several times is mapped once.
+    A tuple that others have several times is mapped once. Raises ValueError if tuples are nested deeper than `most`.
     """
     made: dict[int, tuple[Any, ...]] = {}
     open_tuples, results = [(0, iter(value))], [list[Any]()]
@@ -163,6 +187,8 @@ def mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], 
                 continue
             key = _identity(item)
             if key not in made:
+                if len(open_tuples) >= most:
+                    raise ValueError(_TOO_DEEP)
                 open_tuples.append((key, iter(cast("Sequence[Any]", item))))
                 results.append([])
                 break
@@ -175,6 +201,20 @@ def mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], 
             results[-1].append(made[key])
 
 
+def _check_nesting(value: dict[Any, Any]) -> None:
+    """Raise ValueError for a dictionary that is nested too deeply, or holds itself."""
+    kinds = (dict, *_SEQUENCES)
+    level: dict[int, Any] = {0: value}
+    for _ in range(MOST_NESTED):
+        parts: list[Any] = []
+        for each in level.values():
+            parts += cast("dict[Any, Any]", each).values() if isinstance(each, dict) else each
+        level = {id(cast("object", part)): part for part in parts if isinstance(part, kinds)}
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
 def _identity(value: object) -> int:
     """The identity of a tuple; an array of tvm-ffi gets a new object of Python's each time it is looked at."""
     return value.__chandle__() if isinstance(value, tvm_ffi.Array) else id(value)
@@ -184,7 +224,7 @@ def _import_float(value: float, expected: Info | None) -> float:
     rounded = (
         DTYPES.get(expected.dtype) if isinstance(expected, PrimInfo) and is_float(expected.dtype) else None
     )
-    return value if rounded is None else float(rounded(value))
+    return float(value) if rounded is None else float(rounded(value))
 
 
 def _import_scalar(value: Any, expected: Info | None) -> Any:
@@ -192,7 +232,7 @@ def _import_scalar(value: Any, expected: Info | None) -> Any:
         return tensor_of_numpy(np.array(value))
     name = str(value.dtype)
     if name not in DLPACK_CODES:
-        return value
+        return import_value(str(value)) if isinstance(value, np.str_) else value
     return import_value(float(value) if is_float(name) else value.item(), expected)
 
 
@@ -207,7 +247,7 @@ def export_value(value: Any) -> Any:
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return PackedFunc(value) if closure is None else closure
-    return value
+    return value.pyobject() if isinstance(value, OpaquePyObject) else value
 
 
 def kind_of(value: object) -> str:
@@ -233,6 +273,8 @@ def kind_of(value: object) -> str:
             return f"the string {value[:40]!r}"
         case None:
             return "the null object"
+        case OpaquePyObject():
+            return kind_of(value.pyobject())
         case tvm_ffi.Map():  # what machine code makes of a dictionary
             return "an object of type dict"
         case _:

@@ -94,8 +94,9 @@ keep:
 done:
   ret i32 %status
 }
-define i32 @<P>enter(ptr %args, i32 %count, ptr %cells, ptr %table) nounwind {
+define i32 @<P>enter(ptr %args, i32 %count, ptr %cells, ptr %table, i1 %known) nounwind {
 entry:
+  ; arguments of a compiled function are values of the machine, as is known: nobody looks into their tuples again
   %n = zext i32 %count to i64
   %bytes = shl i64 %n, 4
   call void @llvm.memset.p0.i64(ptr align 8 %cells, i8 0, i64 %bytes, i1 false)
@@ -113,6 +114,8 @@ one:
   %simple = or i1 %scalar, %object
   br i1 %simple, label %look, label %convert
 look:
+  br i1 %known, label %copy, label %check
+check:
   %plain = call i1 @<P>plain(ptr %from)
   br i1 %plain, label %copy, label %import
 copy:
@@ -233,7 +236,7 @@ hand_on:
 flat:
   %bytes = shl i64 %n, 4
   call void @llvm.memset.p0.i64(ptr align 16 %r, i8 0, i64 %bytes, i1 false)
-  %entered = call i32 @<P>enter(ptr %args, i32 %given, ptr %r, ptr %table)
+  %entered = call i32 @<P>enter(ptr %args, i32 %given, ptr %r, ptr %table, i1 %inner)
   %is_in = icmp eq i32 %entered, 0
   br i1 %is_in, label %rest, label %finish
 rest:
@@ -246,7 +249,7 @@ rest:
 take:
   %more = getelementptr <ANY>, ptr %args, i64 %wide
   %memory = getelementptr <ANY>, ptr %to, i64 1
-  %taken = call i32 @<P>enter(ptr %more, i32 %offered, ptr %memory, ptr %table)
+  %taken = call i32 @<P>enter(ptr %more, i32 %offered, ptr %memory, ptr %table, i1 false)
   %all_in = icmp eq i32 %taken, 0
   br i1 %all_in, label %start, label %finish
 start:
