@@ -297,7 +297,11 @@ def product_of_three(first, middle, last, inner_is_left):
         (((16,), (16, 2), (2,)), True, False),
         (((16,), (16, 2), (3, 2, 32)), False, True),
         (((1,), (1, 0), (0,)), False, True),
-        (((2,), (3, 2, 8), (3, 8, 1)), False, False),  # a vector beside a batch of matrices is a matrix of rows
+        (
+            ((2,), (3, 2, 8), (3, 8, 1)),
+            False,
+            False,
+        ),  # a vector beside a batch of matrices is a matrix of rows
         (((2, 8), (3, 8, 8), (8,)), True, False),
         (((16, 2), (2,), (16,)), True, False),
     ],

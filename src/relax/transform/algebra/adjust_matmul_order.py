@@ -8,9 +8,8 @@ is taken if the prover shows that it never needs more, whatever the symbolic siz
 neighbours are known before the program runs (constants, and parameters from `num_input` on) they are multiplied with
 each other, so that their product can be computed then. A product that is transposed is ``(b c)ᵀ = cᵀ bᵀ``.
 
-Declines: an outer operand of one dimension, unless the operand in the middle is one matrix, not a batch of them, and a
-middle operand of one dimension; products with an out_dtype; an inner product that is read elsewhere too, and so computed
-in any case.
+Declines: a middle operand of one dimension, and an outer one of one dimension beside a batch of matrices; products with
+an out_dtype; an inner product that is read elsewhere too, and so computed in any case.
 
 Floats are rounded in other places than before, so results differ in the last bits: the pass is not in the default
 pipeline.
@@ -113,9 +112,9 @@ class _Adjuster(CallRewriter):
 
 
 def _is_associative(first: _Factor, middle: _Factor, last: _Factor) -> bool:
-    """True if both orders of three factors mean the same: a vector is a row of the first product or a column of the last.
+    """True if both orders of three factors mean the same.
 
-    Beside a batch of matrices it is not: ``v (n, k, m)`` is a matrix, whose rows another batch would multiply.
+    A vector stands for a row, or a column, beside one matrix. Beside a batch of n, the product is a matrix of n rows.
     """
     if middle.info.ndim < 2:
         return False
