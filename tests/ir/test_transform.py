@@ -157,6 +157,23 @@ def test_instruments():
     ]  # fmt: skip
 
 
+def test_instruments_are_exchanged_for_others():
+    first, second = Recorder(), Recorder()
+    with PassContext(instruments=[first]):
+        PassContext.current().override_instruments([second])
+        AddOne()(mod)
+        PassContext.current().override_instruments(None)
+        AddOne()(mod)
+    assert first.events == [("enter",), ("exit",)]
+    assert second.events == [("enter",), ("before", "AddOne"), ("after", "AddOne", True), ("exit",)]
+
+
+def test_nothing_given_is_none_given():
+    with PassContext(opt_level=3, required_pass=None, disabled_pass=None, instruments=None, config=None):
+        assert AddOne()(mod)["f"].number == 2
+    assert Sequential(None, traceable=True)(mod) is mod
+
+
 def test_an_instrument_that_fails_to_start_leaves_no_context():
     class Broken(PassInstrument):
         def enter_pass_ctx(self):

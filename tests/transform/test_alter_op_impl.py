@@ -7,7 +7,7 @@ import pytest
 
 import relax
 from relax.analysis import assert_well_formed
-from relax.ir import DiagnosticError
+from relax.ir import DiagnosticError, assert_structural_equal
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -151,3 +151,12 @@ def test_maps_that_do_not_fit_are_errors(maps, message):
     with pytest.raises(DiagnosticError, match=f"E4015.*{message}") as error:
         AlterOpImpl({"lib.add": add_blocked}, {"lib.add": maps})(Model)
     assert error.value.diagnostics[0].span is not None
+
+
+def test_axis_separators_are_errors():
+    none = {"lib.add": [[], [], []], "lib.other": None}
+    expected = AlterOpImpl({"lib.add": add_blocked}, {"lib.add": MAPS})(Model)
+    after = AlterOpImpl({"lib.add": add_blocked}, {"lib.add": MAPS}, none, {})(Model)
+    assert_structural_equal(after, expected)
+    with pytest.raises(DiagnosticError, match="E4015.*lib.add: there are no axis separators"):
+        AlterOpImpl({"lib.add": add_blocked}, {"lib.add": MAPS}, {"lib.add": [[1], [], []]})(Model)

@@ -183,6 +183,21 @@ def test_a_rule_of_the_callers(check):
     assert kernels(LegalizeOps({"relax.exp": by_others})(Before)) == ["negative", "add"]
 
 
+def test_a_rule_that_keeps_the_call(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.exp(x)
+            z = R.negative(y)
+            return z
+
+    after = LegalizeOps({"relax.exp": lambda builder, call: call}, enable_warning=True)(Before)
+    assert kernels(after) == ["negative"]
+    assert calls(after)[0] == "relax.exp"
+    assert kernels(LegalizeOps()(after)) == ["negative", "exp"]
+
+
 def test_all_that_cannot_be_legalized_is_listed_at_once():
     register_op("test.mystery", FInferStructInfo=lambda call, builder: call.args[0].struct_info)
 

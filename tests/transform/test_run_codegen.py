@@ -65,7 +65,7 @@ class Model:
 def test_what_a_pattern_matches_is_run_outside():
     dense = is_op("relax.nn.relu")(is_op("relax.matmul")(wildcard(), wildcard()))
     fused = FuseOpsByPattern([("tested.dense", dense)], annotate_codegen=True)(Model)
-    after = run(fused, target_options={"tested": {"level": 3}, "other": {}})
+    after = run(fused, target_options={"tested": {"level": 3}, "other": {}}, entry_functions=None)
     assert [g.name_hint for g in after.functions] == ["main"]
     ((symbols, options, constants),) = GIVEN[:1]
     assert (len(symbols), options, constants) == (1, {"level": 3}, {})

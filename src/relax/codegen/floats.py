@@ -7,6 +7,7 @@ ml_dtypes, so there is no table of formats here that could be wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
@@ -161,8 +162,7 @@ def _round_bfloat_natively(value: Val) -> Val:
     """The bits of floats rounded by the machine's instruction; by integers where a lane is no number for it."""
     b, lanes = value.b, value.lanes
     bits = vector("i16", lanes)
-    rounded = value.make(f"fptrunc {value.full_type} {value.ref} to {vector('bfloat', lanes)}", "bfloat")
-    fast = rounded.bitcast("i16")
+    fast = _converted_natively(value)
     some = _any_of_class(value)
     rare, after, before = b.label("rare"), b.label("rounded"), b.block
     b.branch_if(some, rare, after, hint="otherwise")
@@ -170,7 +170,38 @@ def _round_bfloat_natively(value: Val) -> Val:
         exact = _round_bfloat(value).lshr(16).to("i16")
         b.branch(after)
     b.start(after)
-    return Val(b, "i16", lanes, b.op(f"phi {bits} [ {fast.ref}, %{before} ], [ {exact.ref}, %{rare} ]"))
+    return Val(b, "i16", lanes, b.op(f"phi {bits} [ {fast}, %{before} ], [ {exact.ref}, %{rare} ]"))
+
+
+def _converted_natively(value: Val) -> Operand:
+    """The bits of floats as the machine's instruction rounds them.
+
+    By its name, and not as an fptrunc: where LLVM 22 finds lanes constant after it has split long vectors, it folds
+    that one to bfloat16 constants, for which it has no instructions, and ends the process.
+    """
+    b, size = value.b, min(value.lanes, _LONGEST)
+    part, narrow, bits = vector("float", size), vector("bfloat", size), vector("i16", size)
+    function = b.module.intrinsic(f"llvm.x86.avx512bf16.cvtneps2bf16.{32 * size}", narrow, part)
+    found: list[Operand] = []
+    for piece in _pieces(value, size):
+        rounded = b.op(f"call {narrow} {function}({part} {piece})", pure=True)
+        found.append(b.op(f"bitcast {narrow} {rounded} to {bits}"))
+    while len(found) > 1:
+        size *= 2
+        half, order = vector("i16", size // 2), ", ".join(f"i32 {lane}" for lane in range(size))
+        found = [
+            b.op(f"shufflevector {half} {one}, {half} {other}, <{size} x i32> <{order}>")
+            for one, other in zip(found[::2], found[1::2], strict=True)
+        ]
+    return found[0]
+
+
+def _pieces(value: Val, size: int) -> Iterator[Operand]:
+    """The lanes of a value, so many at a time."""
+    for start in range(0, value.lanes, size):
+        lanes = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
+        whole = f"{value.full_type} {value.ref}, {value.full_type} poison, <{size} x i32> <{lanes}>"
+        yield value.ref if size == value.lanes else value.b.op(f"shufflevector {whole}")
 
 
 def _any_of_class(value: Val) -> Operand:
@@ -180,10 +211,7 @@ def _any_of_class(value: Val) -> Operand:
     # In general terms: `worker` puts in the processor's own instruction, which not every text may have.
     function = b.module.intrinsic(f"llvm.is.fpclass.v{size}f32", mask, part, "i32 immarg")
     found: list[Operand] = []
-    for start in range(0, value.lanes, size):
-        lanes = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
-        whole = f"{value.full_type} {value.ref}, {value.full_type} poison, <{size} x i32> <{lanes}>"
-        piece = value.ref if size == value.lanes else b.op(f"shufflevector {whole}")
+    for piece in _pieces(value, size):
         found.append(b.op(f"call {mask} {function}({part} {piece}, i32 {_NOT_NATIVE})", pure=True))
     some = found[0]
     for other in found[1:]:

@@ -145,15 +145,15 @@ class PassContext:
     def __init__(
         self,
         opt_level: int = 2,
-        required_pass: Sequence[str] = (),
-        disabled_pass: Sequence[str] = (),
-        instruments: Sequence[PassInstrument] = (),
+        required_pass: Sequence[str] | None = (),
+        disabled_pass: Sequence[str] | None = (),
+        instruments: Sequence[PassInstrument] | None = (),
         config: dict[str, Any] | None = None,
     ) -> None:
         self.opt_level = opt_level
-        self.required_pass = tuple(required_pass)
-        self.disabled_pass = tuple(disabled_pass)
-        self.instruments = tuple(instruments)
+        self.required_pass = tuple(required_pass or ())
+        self.disabled_pass = tuple(disabled_pass or ())
+        self.instruments = tuple(instruments or ())
         self.config = dict(config or {})
         self.trace: list[str] = []
         """Names of the passes run so far, in order; an outermost Sequential starts it anew."""
@@ -193,6 +193,14 @@ class PassContext:
             instrument.enter_pass_ctx()
         stack.append(self)  # last: an instrument that fails to start leaves no context behind
         return self
+
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Leave the context's instruments, and enter others in their place."""
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self.instruments = tuple(instruments or ())
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
 
     def __exit__(self, *_: object) -> None:
         self._stack.contexts.pop()
@@ -291,17 +299,18 @@ def _name_the_pass(error: Exception, name: str, before: list[str]) -> None:
 
 
 class Sequential(Pass):
-    """Passes run one after the other."""
+    """Passes run one after the other. `traceable` is TVM's, and says nothing here."""
 
     def __init__(
         self,
-        passes: Iterable[Pass],
+        passes: Iterable[Pass] | None = None,
         opt_level: int = 0,
         name: str = "sequential",
         required: Sequence[str] | None = None,
+        traceable: bool = False,
     ) -> None:
         super().__init__(PassInfo.of(name, opt_level, required))
-        self.passes = tuple(passes)
+        self.passes = tuple(passes or ())
 
     def transform(self, mod: IRModule) -> IRModule:
         context = PassContext.current()

@@ -24,12 +24,12 @@ takes the others out again. Kernels that are not called any longer go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ..analysis.properties import LEGALIZED, NORMAL_FORM
 from ..derive.call_graph import call_graph
 from ..expr import Call, ShapeExpr, Tuple, TupleGetItem
-from ..ir import GlobalVar, IRModule, RelaxExpr, StructInfo, structural_equal
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, StructInfo, structural_equal
 from ..op import is_call_of, layout_transform
 from ..op.intrinsics import CallTIR
 from ..rewrite import Rewriter
@@ -42,6 +42,8 @@ UNFIT: Final = "E4015"
 """Maps that do not fit the kernel whose buffers they are for."""
 
 Map = IndexMap | Callable[..., Any] | None
+Separators: TypeAlias = "Mapping[str, Sequence[Any] | None] | None"
+"""For each operator name, a list of axis separators for each buffer."""
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={LEGALIZED})
@@ -49,6 +51,8 @@ def AlterOpImpl(
     mod: IRModule,
     op_impl_map: Mapping[str, PrimFunc],
     op_buffer_transforms: Mapping[str, Sequence[Map] | None] | None = None,
+    op_buffer_axis_separators: Separators = None,
+    op_buffer_input_axis_separators: Separators = None,
 ) -> IRModule:
     """Replace kernels by others of other layouts; see the module's docstring.
 
@@ -58,9 +62,13 @@ def AlterOpImpl(
         The kernel for each operator name.
     op_buffer_transforms
         The maps of the kernel's buffers, by operator name.
+    op_buffer_axis_separators, op_buffer_input_axis_separators
+        TVM's; buffers have one group of dimensions here, so that each list of separators must be empty.
 
-    Raises DiagnosticError (E4015) for maps of another number than buffers, or of other numbers of dimensions.
+    Raises DiagnosticError (E4015) for maps of another number than buffers, or of other numbers of dimensions, and for
+    axis separators.
     """
+    _refuse_separators(op_buffer_axis_separators, op_buffer_input_axis_separators)
     maps = {
         name: [m if m is None or isinstance(m, IndexMap) else IndexMap.from_func(m) for m in each]
         for name, each in (op_buffer_transforms or {}).items()
@@ -76,6 +84,14 @@ def AlterOpImpl(
         for g, f in result.functions.items()
         if g.name_hint not in rewriter.replaced or g.name_hint in called or "global_symbol" in f.attrs
     })  # fmt: skip
+
+
+def _refuse_separators(*tables: Separators) -> None:
+    for table in tables:
+        for name, buffers in (table or {}).items():
+            if any(buffers or ()):
+                message = f"AlterOpImpl: {name}: there are no axis separators, found {list(buffers or ())}"
+                raise DiagnosticError(Diagnostic(UNFIT, message, hint="give an empty list for each buffer"))
 
 
 class _Replacer(Rewriter):

@@ -6,7 +6,8 @@ Before   lv = R.exp(x)                     After   lv = R.call_tir(cls.exp, (x,)
                                                    def exp(x: T.Buffer(("n", 4)), compute: …): …
 
 * An operator implemented by a packed function (its result has a size only the data tells) becomes a pure call of it.
-* `customize_legalize_map` gives, by operator name, a function ``(builder, call) -> expression`` to use instead.
+* `customize_legalize_map` gives, by operator name, a function ``(builder, call) -> expression`` to use instead. A call
+  that it returns as it is stays, for a later pass.
 * Structurally equal PrimFuncs are one function: they are compared, not only hashed.
 * A dimension that is not known is named by a match_cast first, and the kernel is generic over it.
 * Intrinsics (call_tir, closures, print …) stay: later passes lower them.
@@ -50,8 +51,15 @@ Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
 
 
 @module_pass(needs={NORMAL_FORM}, gives={LEGALIZED}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})
-def LegalizeOps(mod: IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None) -> IRModule:
-    """Legalize every operator of a module; see the module's docstring."""
+def LegalizeOps(
+    mod: IRModule,
+    customize_legalize_map: Mapping[str, Legalize] | None = None,
+    enable_warning: bool = False,
+) -> IRModule:
+    """Legalize every operator of a module; see the module's docstring.
+
+    `enable_warning` is TVM's, and says nothing here: an operator that cannot be legalized is an error (E4001).
+    """
     legalizer = _Legalizer(mod, customize_legalize_map or {})
     result = legalizer.module()
     legalizer.finish()
@@ -88,7 +96,8 @@ class _Legalizer(Rewriter):
             self.fail(normal, "; ".join(d.message for d in error.diagnostics))
             return normal
         if result is normal:
-            self.fail(normal, self.reason(normal))
+            if normal.op.name not in self.custom:
+                self.fail(normal, self.reason(normal))
             return normal
         result = self.rewrite(result if result.span is not None else _placed(result, normal))
         if key is not None and isinstance(result, Call):

@@ -46,7 +46,7 @@ NO_CODEGEN: Final = "E4014"
 def RunCodegen(
     mod: IRModule,
     target_options: Mapping[str, Mapping[str, Any]] | None = None,
-    entry_functions: Sequence[str] = ("main",),
+    entry_functions: Sequence[str] | None = None,
 ) -> IRModule:
     """Run the outside code generators of functions with the attribute "Codegen"; see the module's docstring.
 
@@ -55,7 +55,7 @@ def RunCodegen(
     target_options
         The options of each code generator, by its name.
     entry_functions
-        Functions that stay besides the public ones, whether they are used or not.
+        Functions that stay besides the public ones, whether they are used or not; main by default.
     """
     outside = {
         g: f for g, f in mod.functions.items() if isinstance(f, Function) and f.attrs.get(CODEGEN) is not None
@@ -69,7 +69,7 @@ def RunCodegen(
     _generate(handed, dict(target_options or {}))
     changed = rewriter.module()
     rest = changed.with_functions({g: f for g, f in changed.functions.items() if g not in handed})
-    return without_unreachable(rest, _entries(rest, entry_functions))
+    return without_unreachable(rest, _entries(rest, entry_functions or ("main",)))
 
 
 def _entries(mod: IRModule, names: Sequence[str]) -> set[str]:

@@ -273,6 +273,47 @@ def test_the_prover_chooses(dims, left_is_better):
         assert product_shapes(step(worse)) == product_shapes(better)
 
 
+def product_of_three(first, middle, last, inner_is_left):
+    """A module that multiplies tensors of these shapes, the first two or the last two first."""
+    bb = relax.BlockBuilder()
+    a, b, c = (
+        relax.Var(n, R.Tensor(s, "float32")) for n, s in zip("abc", (first, middle, last), strict=True)
+    )
+    with bb.function("main", [a, b, c]):
+        with bb.dataflow():
+            inner = bb.emit(relax.op.matmul(a, b) if inner_is_left else relax.op.matmul(b, c))
+            product = relax.op.matmul(inner, c) if inner_is_left else relax.op.matmul(a, inner)
+            result = bb.emit_output(product)
+        bb.emit_func_output(result)
+    return bb.get()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "inner_is_left", "changes"),
+    [
+        (((16,), (16, 2), (2, 32)), False, True),
+        (((32, 2), (2, 16), (16,)), True, True),
+        (((3, 32, 2), (2, 16), (16,)), True, True),
+        (((16,), (16, 2), (2,)), True, False),
+        (((16,), (16, 2), (3, 2, 32)), False, True),
+        (((1,), (1, 0), (0,)), False, True),
+        (
+            ((2,), (3, 2, 8), (3, 8, 1)),
+            False,
+            False,
+        ),  # a vector beside a batch of matrices is a matrix of rows
+        (((2, 8), (3, 8, 8), (8,)), True, False),
+        (((16, 2), (2,), (16,)), True, False),
+    ],
+)
+def test_vectors_are_multiplied_in_the_cheaper_order(keeps, shapes, inner_is_left, changes):
+    before = product_of_three(*shapes, inner_is_left)
+    after = AdjustMatmulOrder()(before)
+    assert (after is not before) == changes
+    assert AdjustMatmulOrder()(after) is after
+    keeps(before, after, *shapes, rtol=1e-4)
+
+
 def test_weights_are_multiplied_with_each_other():
     dims = ("n", 64, 2, 64)
     kept = chain(dims, left=False, known=2)

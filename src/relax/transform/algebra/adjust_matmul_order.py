@@ -8,8 +8,8 @@ is taken if the prover shows that it never needs more, whatever the symbolic siz
 neighbours are known before the program runs (constants, and parameters from `num_input` on) they are multiplied with
 each other, so that their product can be computed then. A product that is transposed is ``(b c)ᵀ = cᵀ bᵀ``.
 
-Declines: operands of one dimension; products with an out_dtype; an inner product that is read elsewhere too, and so
-computed in any case.
+Declines: a middle operand of one dimension, and an outer one of one dimension beside a batch of matrices; products with
+an out_dtype; an inner product that is read elsewhere too, and so computed in any case.
 
 Floats are rounded in other places than before, so results differ in the last bits: the pass is not in the default
 pipeline.
@@ -94,19 +94,31 @@ class _Adjuster(CallRewriter):
         if a is None or b is None or c is None:
             return expr
         if self.moved in matched:
-            if not _is_transposition(self.value(matched[self.moved])):
+            if min(a.info.ndim, b.info.ndim) < 2 or not _is_transposition(self.value(matched[self.moved])):
                 return expr
             a, b = b.transposed(), a.transposed()
+        if not _is_associative(*((a, b, c) if self.inner_is_left else (c, a, b))):
+            return expr
         if self.inner_is_left:
             return expr if keeps_left(a, b, c) else _product(a.emitted(), _product(b.emitted(), c.emitted()))
         return expr if keeps_right(c, a, b) else _product(_product(c.emitted(), a.emitted()), b.emitted())
 
     def factor(self, expr: RelaxExpr) -> _Factor | None:
-        """An operand; None if its sizes are not known, or it has less than two dimensions."""
+        """An operand; None if its sizes are not known."""
         info = expr.struct_info_
-        if not isinstance(info, TensorStructInfo) or info.dims is None or info.ndim < 2:
+        if not isinstance(info, TensorStructInfo) or info.dims is None:
             return None
         return _Factor(expr, info, self.known(expr))
+
+
+def _is_associative(first: _Factor, middle: _Factor, last: _Factor) -> bool:
+    """True if both orders of three factors mean the same.
+
+    A vector stands for a row, or a column, beside one matrix. Beside a batch of n, the product is a matrix of n rows.
+    """
+    if middle.info.ndim < 2:
+        return False
+    return middle.info.ndim == 2 or min(first.info.ndim, last.info.ndim) >= 2
 
 
 def keeps_left(a: _Factor, b: _Factor, c: _Factor) -> bool:
