@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import relax
 import tvm_names_page
+from relax.codegen.host import resolve as resolve_target
 from relax.ir import DiagnosticError
 from relax.ir.tvm_names import NAMESPACES, Namespace, Row, row_of, rows
 
@@ -83,6 +85,20 @@ def test_what_the_reasons_name_is_there():
                 except AttributeError:
                     unknown.append(f"{row.module}.{row.name}: {name}")
     assert not unknown
+
+
+def test_calls_of_literals_in_the_reasons_work():
+    calls: set[str] = set()
+    for row in rows():
+        for quoted in row.note.split("`")[1::2]:
+            names = set(re.findall(r"[A-Za-z_][\w.]*", re.sub(r'"[^"]*"', "", quoted)))
+            if quoted.startswith("relax.") and quoted.endswith(")") and len(names) == 1:
+                calls.add(quoted)
+    assert len(calls) >= 4
+    for call in sorted(calls):
+        value = eval(call, {"relax": relax})
+        if isinstance(value, relax.target.Target):
+            resolve_target(value)  # which knows the names of processors
 
 
 def test_the_page_is_not_stale():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,8 @@ import digits
 import digits_model
 import relax
 
-SOURCES = Path(__file__).parents[2] / "examples" / "cpp"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "examples" / "cpp"
 COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: c++, g++, clang++")
@@ -84,3 +88,28 @@ def test_the_digits_model(tmp_path, compiled):
     missing = run(program, str(tmp_path / "no.so"), str(file))
     assert missing.returncode == 1
     assert missing.stderr.startswith("OSError: ")
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="the page calls c++")
+def test_the_page(tmp_path):
+    """docs/deploy-from-cpp.md: its program, built and run by the commands that it shows."""
+    page = (ROOT / "docs" / "deploy-from-cpp.md").read_text(encoding="utf-8")
+    [source] = re.findall(r"^```cpp\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    [commands] = re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert commands.splitlines()[-1] == "./program"
+    include, body = source.split("\n", 1)
+    main = f"int main() {{ {body} return first == 0 ? 0 : 1; }}\n"  # of inputs that are zeros
+    (tmp_path / "program.cpp").write_text(f"{include}\n{main}", encoding="utf-8")
+    shutil.copy(SOURCES / "relax_library.h", tmp_path)
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((8, 784), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(relax.op.sin(x))
+    relax.build(bb.get(), "llvm").export_library(tmp_path / "model.so")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # of tvm-ffi-config
+    shell = ["sh", "-ec", commands]
+    done = subprocess.run(
+        shell, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

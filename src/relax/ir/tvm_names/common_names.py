@@ -193,7 +193,7 @@ NAMESPACES: Final = (
                 'there is no GPU back end, nor one for accelerators; use `relax.target.Target("llvm")`'
             ),
             "arm_cpu riscv_cpu x86 create list_tags tag": (
-                'name the processor: `relax.target.Target({"kind": "llvm", "mcpu": "skylake- avx512"})`'
+                'name the processor: `relax.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})`'
             ),
             "codegen datatype intrin register_intrin_rule": (
                 "the code generator is `relax.codegen`; intrinsics are declared with their lowering"
