@@ -10,7 +10,9 @@ import pytest
 
 from relax import te, tir, topi
 from relax.codegen import build_module, resolve
+from relax.ir import assert_structural_equal
 from relax.schedules import ScheduleRule, schedule
+from relax.script import from_source
 from relax.target import Target
 from relax.tir import PrimFunc
 
@@ -36,7 +38,7 @@ def _arguments(shapes: Sequence[tuple[int, ...]], dtype: str) -> list[Any]:
 def same(target: Target) -> Callable[..., None]:
     """``same(func, rule, shapes, …)``: for each tuple of shapes, the rule's result computes what the function does.
 
-    It is well-formed, is taken by the interpreter, and by the compiler for the machine that the tests run on.
+    It is well-formed, is read as it prints, is taken by the interpreter, and by the compiler for the machine that the tests run on.
     """
 
     def run(
@@ -46,6 +48,7 @@ def same(target: Target) -> Callable[..., None]:
         assert arranged is not func
         assert schedule(arranged, target, [rule]) is arranged
         tir.verify_well_formed(arranged)
+        assert_structural_equal(from_source(arranged.script()), arranged)
         here = schedule(func, resolve("llvm"), [rule])
         compiled, plain = build_module(here)["main"], build_module(func)["main"]
         for given in shapes:

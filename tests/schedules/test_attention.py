@@ -166,6 +166,27 @@ def test_softmax_spelled_out(arranged, queries):
         check(functions, operands, result.astype("float64"), 1e-5)
 
 
+def test_sums_are_divided_by_a_sum_that_stands_behind_them(arranged):
+    """Formulas are written where they are first used: of O / T, the sum of the weights comes after that of values."""
+    q, k, v = (te.placeholder(s, "float32", x) for s, x in (((m, 20), "Q"), ((n, 20), "K"), ((n, 19), "V")))
+    depth, most, others, total = (
+        te.reduce_axis((0, size), x) for size, x in ((20, "k"), *((n, x) for x in "abc"))
+    )
+    s = te.compute((m, n), lambda i, j: te.sum(q[i, depth] * k[j, depth], axis=depth))
+    greatest = te.compute((m,), lambda i: te.max(s[i, most], axis=most))
+    w = te.compute((m, n), lambda i, j: te.exp(s[i, j] - greatest[i]))
+    o = te.compute((m, 19), lambda i, d: te.sum(w[i, others] * v[others, d], axis=others))
+    t = te.compute((m,), lambda i: te.sum(w[i, total], axis=total))
+    func = te.create_prim_func([q, k, v, te.compute((m, 19), lambda i, d: o[i, d] / t[i])])
+    assert attention_of(func) is not None
+    functions = arranged(func)
+    for queries, keys in ((0, 3), (1, 1), (5, 7), (5, 61), (65, 7)):
+        operands = arrays([(queries, 20), (keys, 20), (keys, 19)])
+        result = np.full((queries, 19), 77, "float32")
+        tir.interpret(func, *operands, result)
+        check(functions, operands, result.astype("float64"), 1e-5, interpreted=queries * keys < 50)
+
+
 def rounded_attention(queries, keys, narrow="bfloat16", b=1, h=2, d=20, dv=19, bias=None):
     """Attention whose weights are rounded before they are multiplied, as ToMixedPrecision has it, with float32 results."""
     bias = bias or (b, 1, 1, keys)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relax import tir
+from relax import te, tir, topi
 from relax.codegen import build_module, resolve
+from relax.prim.bounds import Bounds
 from relax.schedules import schedule
 from relax.schedules.cpu import StepProducts
 from relax.script import from_source
@@ -128,3 +129,23 @@ def test_arguments_that_may_overlap_stay(target):
     text = OTHER.replace("VALUE", "C[s, row] + A[s, k] * B[k, row]").replace("PLACE", "s, row")
     func = from_source(text.replace("NOALIAS", "False"))
     assert schedule(func, target, [StepProducts()]) is func
+
+
+def test_two_directions_are_proved_like_one(monkeypatch):
+    """The number of groups has a name: proofs about the direction of a task do not look at how it is computed."""
+    counts = []
+    upper = Bounds._upper
+
+    def counted(self, *args, **options):
+        counts[-1] += 1
+        return upper(self, *args, **options)
+
+    monkeypatch.setattr(Bounds, "_upper", counted)
+    n = te.var("n", "int64")
+    for directions, direction in ((1, "forward"), (2, "bidirectional")):
+        counts.append(0)
+        shapes = ((2, n, 16), (directions, 4 * 17, 16), (directions, 4 * 17, 17))
+        operands = [te.placeholder(shape, "float32", name) for shape, name in zip(shapes, "XWR", strict=True)]
+        func = te.create_prim_func([*operands, *topi.recurrent.lstm(*operands, direction=direction)])
+        build_module(func)
+    assert 0 < counts[1] < 2 * counts[0]

@@ -18,6 +18,7 @@ from ..prim import FloatImm, PrimExpr
 from ..runtime.rounding import convert_array, round_number
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .base import Gradients, Term
+from .conversion import converted
 from .dims import like
 from .errors import DTYPES, OperatorError
 from .facts import Exactness, MixedPrecision
@@ -509,14 +510,7 @@ class Astype(Operator):
     compute = topi.cast
 
     def reference(self, x: Array) -> Array:
-        source = DataType(x.dtype.name)
-        if not source.is_float or not self.dtype.is_integer:
-            return (x != 0) if self.dtype.is_bool else convert_array(x, self.dtype.numpy())
-        wide = x.astype(np.float64)
-        low, high = int(self.dtype.min_value), int(self.dtype.max_value)
-        whole = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))
-        inside = np.where((whole > low) & (whole < high), whole, 0).astype(self.dtype.numpy())
-        return np.where(whole >= high, high, np.where(whole <= low, low, inside)).astype(self.dtype.numpy())
+        return converted(x, self.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands

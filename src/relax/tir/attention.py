@@ -175,13 +175,17 @@ class _Chain:
     def attention(self, product: _Reduction) -> Attention:
         """The attention that begins with a product; raises _NoAttentionError if there is none."""
         reached = {product.store.buffer}
+        first: _Reduction | None = None
+        # Also behind the weighted sum, as the sum of the weights may stand there.
         for nest in self.nests[product.position + 1 :]:
             if nest is None or not any(load.buffer in reached for load in nest.loads()):
                 continue
             reached |= {store.buffer for store in nest.stores}
             mixed = self.reductions.get(nest.stores[0].buffer)
-            if mixed is not None and mixed.is_sum and isinstance(mixed.element, Mul):
-                return self._of(product, mixed, reached)
+            if first is None and mixed is not None and mixed.is_sum and isinstance(mixed.element, Mul):
+                first = mixed
+        if first is not None:
+            return self._of(product, first, reached)
         raise _NoAttentionError
 
     def _of(self, product: _Reduction, mixed: _Reduction, reached: set[Buffer]) -> Attention:

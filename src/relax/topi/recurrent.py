@@ -321,13 +321,14 @@ class _Writer:
 
     def statement(self) -> Stmt:
         """The lengths are checked; then a task for each direction and group of sequences."""
-        task, d = Var("task", "int64"), Var("d", "int64")
+        task, d, number, count = (Var(name, "int64") for name in ("task", "d", "group", "groups"))
         groups = self._groups()
-        count = groups[-1].end
-        inside: Stmt = LetStmt(d, task // count, self._direction(d, task % count, groups))
+        inside = self._direction(d, number, groups)
+        inside = LetStmt(d, task // count, LetStmt(number, task % count, inside))
         if self.scan.directions == 1:
             inside = self._direction(const(0, "int64"), task, groups)
-        tasks = For(task, 0, count * self.scan.directions, "parallel", inside)
+        tasks: Stmt = For(task, 0, count * self.scan.directions, "parallel", inside)
+        tasks = LetStmt(count, groups[-1].end, tasks)
         return tasks if self.lens is None else SeqStmt((self._check_lens(self.lens), tasks))
 
     def _check_lens(self, lens: Buffer) -> Stmt:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ... import topi
 from ...ir import DataType, StructInfo
-from ...runtime.rounding import convert_array
 from ...struct_info import ShapeStructInfo, TensorStructInfo
+from ..conversion import converted
 from ..dims import normalize_axes, tensor
 from ..errors import ATTRIBUTES, SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
@@ -80,7 +80,7 @@ class Resizing(Operator):
         antialias: bool,
     ) -> Array:
         """The result in NumPy."""
-        out, dtype = data, (self.out_dtype or DataType(data.dtype.name)).numpy()
+        out, dtype = data, self.out_dtype or DataType(data.dtype.name)
         outside = np.zeros(data.ndim * (1,), bool)
         for k, axis in enumerate(axes):
             region = (0.0, 1.0) if roi is None else (float(roi[k]), float(roi[k + len(axes)]))
@@ -97,8 +97,8 @@ class Resizing(Operator):
             if self.cropped:
                 beyond = (places < 0) | (places > length - 1)
                 outside = outside | beyond.reshape([-1 if d == axis else 1 for d in range(data.ndim)])
-        result = convert_array(np.asarray(out), dtype)
-        value = convert_array(np.asarray(self.extrapolation_value), dtype)
+        result = converted(np.asarray(out), dtype)
+        value = converted(np.asarray(self.extrapolation_value), dtype)
         return np.where(np.broadcast_to(outside, result.shape), value, result)
 
     def places(self, length: int, size: int, scale: float | None, region: tuple[float, float]) -> Array:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 
 from ...prim import And, IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ...prim.intrin import all as all_of
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...tir import (
@@ -219,11 +220,12 @@ class Planes:
             return filled(lambda v: self._stored(
                 [*source, *inside], simplify(v * (self.lanes * axis.stride) + first), plane))  # fmt: skip
 
-        zeros = filled(lambda v: self._zeros(plane))
         names = [Var(f"y{d}", "int64") for d in range(len(ys))]
         result = line(names)
-        for name, a in zip(names, self.windows.axes, strict=False):
-            result = IfThenElse(And(name >= 0, name < a.extent), result, zeros)
+        if names:
+            axes = zip(names, self.windows.axes, strict=False)
+            inside = all_of(*(bound for name, a in axes for bound in (name >= 0, name < a.extent)))
+            result = IfThenElse(inside, result, filled(lambda v: self._zeros(plane)))
         for name, y in zip(names, ys, strict=True):
             result = LetStmt(name, simplify(y), result)
         return result
