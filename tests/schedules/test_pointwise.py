@@ -137,6 +137,34 @@ def test_tiles_of_two_heights_have_no_empty_rows_from_some_pixels_on():
 
 
 @pytest.mark.parametrize(
+    ("ci", "size", "chunks"),
+    [
+        (512, (14, 14), [100, 96]),
+        (1024, (7, 7), [49]),
+        (2048, (7, 7), [28, 21]),
+        (64, (28, 28), [112] * 7),
+    ],
+)
+def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, monkeypatch, ci, size, chunks):
+    """As far as half of the second-level cache allows: a chunk of a few pixels would take the time of a whole tile."""
+    writers = []
+
+    def chosen(*args):
+        writers.append(AlongChannels(*args))
+        return writers[-1]
+
+    monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", chosen)
+    packed(unit(conv, ci=ci, co=128, size=size).func(), target)
+    (writer,) = writers
+    parts, _ = writer.sizes()
+    assert [int(part) for part in parts] == chunks
+    assert writer.vectors == 4
+    for part in chunks[:-1]:
+        count, tall, low = even_tiles(part, writer.height)
+        assert tall * writer.height + (count - tall) * low == part
+
+
+@pytest.mark.parametrize(
     ("along", "ci", "co"), [("channels", 170, 64), ("channels", 90, 16), ("pixels", 70, 30)]
 )
 def test_each_number_of_pixels(conv, form, along, ci, co):

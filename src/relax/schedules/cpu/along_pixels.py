@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -37,8 +37,8 @@ class AlongPixels(Writer):
 
     rows_are_weights = True
 
-    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
-        return int64(self.pixels.channels), simplify(ceildiv(self.pixels.count, self.lanes))
+    def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
+        return [int64(self.pixels.channels)], simplify(ceildiv(self.pixels.count, self.lanes))
 
     def unit(self) -> int:
         return self.width
