@@ -115,9 +115,11 @@ def test_unknown_sizes_and_known_weights(target, conv, form, stride, along):
 
 
 @pytest.mark.parametrize(("along", "stride"), [("pixels", 1), ("channels", 1), ("channels", 2)])
-def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along, stride):
+@pytest.mark.parametrize("size", [(27, 29), (12, 12), (24, 24)])
+def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along, stride, size):
+    """Also chunks that do not fill vectors, of images that do: 144 pixels are two chunks of 72."""
     form(along)
-    known = unit(conv, ci=200, co=70, size=(27, 29), stride=stride)
+    known = unit(conv, ci=200, co=70, size=size, stride=stride)
     func, packing = packed(known.func(), resolve("llvm"))
     generator = np.random.default_rng(0)
     x, w, y = (generator.integers(-3, 4, shape).astype("float32") for shape in known.shapes())
@@ -142,7 +144,7 @@ def test_tiles_of_two_heights_have_no_empty_rows_from_some_pixels_on():
         (512, (14, 14), [100, 96]),
         (1024, (7, 7), [49]),
         (2048, (7, 7), [28, 21]),
-        (64, (28, 28), [112] * 7),
+        (64, (28, 28), [100] * 7 + [84]),
     ],
 )
 def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, monkeypatch, ci, size, chunks):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...prim import GT, And, IntImm, PrimExpr, Select, Var, mark_nonnegative, simplify
+from ...prim import GT, And, IntImm, PrimExpr, Select, Var, is_const, mark_nonnegative, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -42,8 +42,9 @@ class AlongChannels(Writer):
             chunks = [int64(min(most, count.value - first)) for first in range(0, count.value, most)]
         return chunks, int64(-(-self.pixels.channels // self.lanes))
 
-    def unit(self) -> int:
-        return self.lanes
+    def is_filled(self) -> bool:
+        chunks, _ = self.sizes()
+        return all(is_const(simplify(floormod(chunk, self.lanes)), 0) for chunk in chunks)
 
     def least_blocks(self) -> int:
         return SHARING if self.pixels.steps else 1
@@ -124,7 +125,7 @@ class AlongChannels(Writer):
 
     def _known_chunk(self) -> int:
         """The pixels of a chunk of a known number: chunks are as equal as they can be, half of a cache at most."""
-        return self.chunk_of(UNIT, SUMMED, 2)
+        return self.chunk_of(UNIT, SUMMED, 2, True)
 
     def _chunk(self, most: int) -> PrimExpr:
         """The pixels of a chunk: chunks of equal sizes, as many for each core, or one of all pixels.

@@ -31,9 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, simplify
 from ...prim.instructions import prefetch
-from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -201,8 +201,7 @@ class Writer:
         """The times for which the element of a row and missing registers are waited for (`cost`)."""
         self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, *self.waits)
         self.width = self.vectors * self.lanes
-        is_whole = is_const(simplify(floormod(pixels.count, self.unit())), 0)
-        self.bound: PrimExpr | None = None if is_whole else pixels.count
+        self.bound: PrimExpr | None = None if self.is_filled() else pixels.count
         """The number of pixels, unless they fill what is stored at a time."""
 
     def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
@@ -216,8 +215,8 @@ class Writer:
             return (FROM_CACHE if self.words.group == BYTES else 0.0), 0.0
         return BROADCAST, CROWDED
 
-    def unit(self) -> int:
-        """The neighbouring pixels that are stored at a time."""
+    def is_filled(self) -> bool:
+        """True if the pixels of each chunk fill what is stored at a time."""
         raise NotImplementedError
 
     def least_blocks(self) -> int:
@@ -236,17 +235,21 @@ class Writer:
         shape = self.height, self.vectors
         return cost(*self.sizes(), shape, not self.rows_are_weights, *self.waits)
 
-    def chunk_of(self, unit: int, most: int, part: int = 4) -> int:
+    def chunk_of(self, unit: int, most: int, part: int = 4, is_shared: bool = False) -> int:
         """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
 
         Fewer if an image has too few chunks for the cores: chunks share weights, groups of channels copy pixels again.
+        With `is_shared`, several chunks are as many for each core.
         """
         most = max(min(self.cache // part // (self.inputs * self.bytes), most) // unit, 1)
         count = self.pixels.count
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)
             tasks = min(TASKS * self.cores, count.value // LEAST) if self.cores > 1 else 1
-            most = -(-units // max(-(-units // most), tasks))
+            chunks = max(-(-units // most), tasks)
+            if is_shared and chunks > 1:
+                chunks = -(-chunks // self.cores) * self.cores
+            most = -(-units // chunks)
         return most * unit
 
     def tasks(
