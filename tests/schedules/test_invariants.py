@@ -28,9 +28,11 @@ def test_a_normalisation_takes_one_root_a_row(target):
     assert "T.sqrt" not in loop
 
 
-def test_a_logarithm_a_row(target):
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_logarithm_a_row(target, axis):
     x = te.placeholder((64, 96), "float32", "X")
-    before, loop = before_and_in_the_last_loop(te.create_prim_func([x, topi.nn.log_softmax(x)]), target)
+    func = te.create_prim_func([x, topi.nn.log_softmax(x, axis)])
+    before, loop = before_and_in_the_last_loop(func, target)
     assert "T.log1p" in before
     assert "T.log1p" not in loop
 

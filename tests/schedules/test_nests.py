@@ -425,6 +425,27 @@ def test_chains(target, name, dtype):
         )
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("length", [2, 3, 17, 100])
+def test_few_elements_much_greater_than_the_others(target, length, axis):
+    """The others show in the logarithm of one that is alone; of two, each is a half."""
+    x = placeholder(*sizes("n", "m"))
+    func = func_of(topi.nn.log_softmax(x, axis), x)
+    arranged = schedule(func, target, [Nests()])
+    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
+    for place in {0, 1, length // 2, length - 1}:
+        rows = np.zeros((2, length), "float32")
+        rows[:, place] = 30
+        rows[1, (place + 1) % length] = 30
+        given = rows if axis else np.ascontiguousarray(rows.T)
+        for call in (compiled, lambda *args: tir.interpret(arranged, *args)):
+            found = np.full(given.shape, 77, "float32")
+            call(given, found)
+            alone, one_of_two = found[:, place] if axis else found[place]
+            np.testing.assert_allclose(alone, -(length - 1) * np.exp(-30.0), rtol=1e-6)
+            np.testing.assert_allclose(one_of_two, -np.log(2.0), rtol=1e-7)
+
+
 def test_softmax_is_one_loop_over_rows(target):
     x = placeholder(64, 100)
     script = schedule(func_of(topi.nn.softmax(x), x), target, [Nests()]).script()

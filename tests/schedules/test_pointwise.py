@@ -115,9 +115,11 @@ def test_unknown_sizes_and_known_weights(target, conv, form, stride, along):
 
 
 @pytest.mark.parametrize(("along", "stride"), [("pixels", 1), ("channels", 1), ("channels", 2)])
-def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along, stride):
+@pytest.mark.parametrize("size", [(27, 29), (12, 12), (24, 24)])
+def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along, stride, size):
+    """Also chunks that do not fill vectors, of images that do: 144 pixels are two chunks of 72."""
     form(along)
-    known = unit(conv, ci=200, co=70, size=(27, 29), stride=stride)
+    known = unit(conv, ci=200, co=70, size=size, stride=stride)
     func, packing = packed(known.func(), resolve("llvm"))
     generator = np.random.default_rng(0)
     x, w, y = (generator.integers(-3, 4, shape).astype("float32") for shape in known.shapes())
@@ -134,6 +136,34 @@ def test_tiles_of_two_heights_have_no_empty_rows_from_some_pixels_on():
             assert tall <= count
             assert pixels <= filled <= count * height
             assert filled == pixels or pixels < height * (height - 1)
+
+
+@pytest.mark.parametrize(
+    ("ci", "size", "chunks"),
+    [
+        (512, (14, 14), [100, 96]),
+        (1024, (7, 7), [49]),
+        (2048, (7, 7), [28, 21]),
+        (64, (28, 28), [100] * 7 + [84]),
+    ],
+)
+def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, monkeypatch, ci, size, chunks):
+    """As far as half of the second-level cache allows: a chunk of a few pixels would take the time of a whole tile."""
+    writers = []
+
+    def chosen(*args):
+        writers.append(AlongChannels(*args))
+        return writers[-1]
+
+    monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", chosen)
+    packed(unit(conv, ci=ci, co=128, size=size).func(), target)
+    (writer,) = writers
+    parts, _ = writer.sizes()
+    assert [int(part) for part in parts] == chunks
+    assert writer.vectors == 4
+    for part in chunks[:-1]:
+        count, tall, low = even_tiles(part, writer.height)
+        assert tall * writer.height + (count - tall) * low == part
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...prim import GT, And, IntImm, PrimExpr, Select, Var, mark_nonnegative, simplify
+from ...prim import GT, And, IntImm, PrimExpr, Select, Var, is_const, mark_nonnegative, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -23,7 +23,7 @@ SUMMED: Final = 128
 DEPTH: Final = 80
 """The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
 UNIT: Final = 4
-"""Chunks of an unknown number of pixels are multiples of this: 196 are 100 and 96, whose vectors are 7 and 6."""
+"""Chunks of pixels are multiples of this: 196 are 100 and 96, whose vectors are 7 and 6."""
 QUARTERS: Final = 4
 """The tiles that together ask for the weights behind those they read."""
 SPACED: Final = 2
@@ -35,11 +35,16 @@ class AlongChannels(Writer):
 
     rows_are_weights = False
 
-    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
-        return self.pixels.count, int64(-(-self.pixels.channels // self.lanes))
+    def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
+        count, chunks = self.pixels.count, [self.pixels.count]
+        if isinstance(count, IntImm):
+            most = self._known_chunk()
+            chunks = [int64(min(most, count.value - first)) for first in range(0, count.value, most)]
+        return chunks, int64(-(-self.pixels.channels // self.lanes))
 
-    def unit(self) -> int:
-        return self.lanes
+    def is_filled(self) -> bool:
+        chunks, _ = self.sizes()
+        return all(is_const(simplify(floormod(chunk, self.lanes)), 0) for chunk in chunks)
 
     def least_blocks(self) -> int:
         return SHARING if self.pixels.steps else 1
@@ -52,9 +57,8 @@ class AlongChannels(Writer):
         """All tasks, with weights in the order of `packing`."""
         pixels, lanes, count = self.pixels, self.lanes, self.pixels.count
         if isinstance(count, IntImm):
-            part = 2 if pixels.has_words else 4  # copies of taps are many: more pixels share their weights
-            size: PrimExpr = int64(self.chunk_of(lanes, SUMMED, part))
-            most = min(self.chunk_of(lanes, SUMMED, part), count.value)
+            most = min(self._known_chunk(), count.value)
+            size: PrimExpr = int64(most)
         else:
             most = self.chunk_of(self.height, SUMMED, 2)
             size = self._chunk(most)
@@ -118,6 +122,10 @@ class AlongChannels(Writer):
         """The number of parts of the input channels, and the channels of a part."""
         parts = -(-self.inputs // DEPTH)
         return parts, -(-self.inputs // parts)
+
+    def _known_chunk(self) -> int:
+        """The pixels of a chunk of a known number: chunks are as equal as they can be, half of a cache at most."""
+        return self.chunk_of(UNIT, SUMMED, 2, True)
 
     def _chunk(self, most: int) -> PrimExpr:
         """The pixels of a chunk: chunks of equal sizes, as many for each core, or one of all pixels.

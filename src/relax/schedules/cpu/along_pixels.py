@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ...prim import And, IntImm, PrimExpr, Select, Var, simplify
+from ...prim import And, IntImm, PrimExpr, Select, Var, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -37,11 +37,11 @@ class AlongPixels(Writer):
 
     rows_are_weights = True
 
-    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
-        return int64(self.pixels.channels), simplify(ceildiv(self.pixels.count, self.lanes))
+    def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
+        return [int64(self.pixels.channels)], simplify(ceildiv(self.pixels.count, self.lanes))
 
-    def unit(self) -> int:
-        return self.width
+    def is_filled(self) -> bool:
+        return is_const(simplify(floormod(self.pixels.count, self.width)), 0)
 
     def least_blocks(self) -> int:
         return LEAST_BLOCKS

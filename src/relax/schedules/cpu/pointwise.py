@@ -49,8 +49,10 @@ DEEP: Final = 320
 """The input channels from which on they are so too, if there are `NARROWED` times as many as output channels."""
 NARROWED: Final = 3
 """The ends of inverted residuals have fewer channels: those of a tile's rows would be few blocks."""
-TRANSPOSED: Final = 6
+TRANSPOSED: Final = 3
 """The steps in which a vector of results is transposed and stored."""
+TRANSPOSED_OF_WORDS: Final = 6
+"""The same where words are multiplied."""
 
 
 class Pointwise(ScheduleRule):
@@ -91,7 +93,8 @@ class Pointwise(ScheduleRule):
 def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:
     """The form that takes fewer steps; for an unknown number of pixels, by the numbers of channels."""
     first, second = AlongPixels(pixels, target, words), AlongChannels(pixels, target, words)
-    moved = pixels.channels / first.lanes * TRANSPOSED / first.inputs
+    each = TRANSPOSED if words is None else TRANSPOSED_OF_WORDS
+    moved = pixels.channels / first.lanes * each / first.inputs
     if isinstance(pixels.count, IntImm):
         return first if first.cost() <= second.cost() + pixels.count.value * moved else second
     inputs, channels = pixels.inputs, pixels.channels

@@ -31,9 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, simplify
 from ...prim.instructions import prefetch
-from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -92,6 +92,12 @@ SHARING: Final = 4
 """The blocks of channels beside which a copy of pixels takes little time."""
 FROM_CACHE: Final = 0.05
 """The steps for which a pixel's bytes are waited for: a panel of them is in the second-level cache."""
+BROADCAST: Final = 0.02
+"""The same for a pixel's number in the first-level cache, which goes to all lanes."""
+LEFT: Final = 8
+"""The registers that a tile leaves for addresses, copies and lines it asks for, where it loses nothing."""
+CROWDED: Final = 0.003
+"""The share of its time that a tile loses for each register that it leaves less."""
 BYTES: Final = 4
 """The numbers in a word of bytes."""
 LINE: Final = 64
@@ -109,29 +115,38 @@ def shapes(tile: Tile) -> list[tuple[int, int]]:
 
 
 def cost(
-    rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int], is_even: bool = False, row: float = 0
+    rows: Sequence[PrimExpr],
+    vectors: PrimExpr,
+    shape: tuple[int, int],
+    is_even: bool = False,
+    row: float = 0,
+    crowded: float = 0,
 ) -> float:
     """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
 
-    Of an unknown number of rows or vectors, the steps for one of them, with a little for what the last tile wastes.
-    With `is_even`, some tiles have a row less, so that from some rows on none is wasted. `row` is the time for which
-    the element of a row is waited for.
+    `rows` are those of each part that has tiles of its own. Of an unknown number of rows or vectors, the steps for one
+    of them, with a little for what the last tile wastes. With `is_even`, some tiles have a row less, so that from some
+    rows on none is wasted. `row` is the time for which the element of a row is waited for; `crowded` is the share of a
+    tile's time that each register takes which it does not leave for anything else.
     """
     height, wide = shape
 
     def step(height: int) -> float:
-        return max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5 + height * row
+        missing = max(LEFT - (MANY_REGISTERS - (height + 1) * wide - 1), 0)
+        products = height * wide / 2 * (1 + missing * crowded)
+        return max(products, (height + wide) / 2 * 1.05, 4) + 0.5 + height * row
 
-    if isinstance(rows, IntImm):
-        tiles, high, low = (
-            even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
-        )
-        down = high * step(height) + (tiles - high) * step(low)
-    else:
+    def down(rows: PrimExpr) -> float:
+        if isinstance(rows, IntImm):
+            tiles, high, low = (
+                even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
+            )
+            return high * step(height) + (tiles - high) * step(low)
         is_wasted = not is_even or height * (height - 1) > FEW_PIXELS
-        down = (1 / height + (1 / 96 if is_wasted else 0)) * step(height)
+        return (1 / height + (1 / 96 if is_wasted else 0)) * step(height)
+
     across = -(-vectors.value // wide) if isinstance(vectors, IntImm) else 1 / wide + 1 / 24
-    return down * across
+    return sum(map(down, rows)) * across
 
 
 def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
@@ -141,12 +156,20 @@ def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
 
 
 def best(
-    rows: PrimExpr, vectors: PrimExpr, tile: Tile, is_even: bool = False, row: float = 0
+    rows: Sequence[PrimExpr],
+    vectors: PrimExpr,
+    tile: Tile,
+    is_even: bool = False,
+    row: float = 0,
+    crowded: float = 0,
 ) -> tuple[int, int]:
     """The shape of tile that takes the fewest steps, with no more rows than there are."""
-    most = max(rows.value, 1) if isinstance(rows, IntImm) else tile.rows * tile.vectors * 2
+    most = max(
+        (max(part.value, 1) if isinstance(part, IntImm) else tile.rows * tile.vectors * 2 for part in rows),
+        default=1,
+    )
     options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
-    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even, row))
+    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even, row, crowded))
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -174,21 +197,26 @@ class Writer:
         self.factor = self.dtype if words is None else "int32"
         """The dtype of what is multiplied."""
         rows, vectors = self.sizes()
-        is_bytes = words is not None and words.group == BYTES
-        self.row = FROM_CACHE if is_bytes and not self.rows_are_weights else 0.0
-        """The time for which the element of a row is waited for (`cost`)."""
-        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, self.row)
+        self.waits = self._waits()
+        """The times for which the element of a row and missing registers are waited for (`cost`)."""
+        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, *self.waits)
         self.width = self.vectors * self.lanes
-        is_whole = is_const(simplify(floormod(pixels.count, self.unit())), 0)
-        self.bound: PrimExpr | None = None if is_whole else pixels.count
+        self.bound: PrimExpr | None = None if self.is_filled() else pixels.count
         """The number of pixels, unless they fill what is stored at a time."""
 
-    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
-        """The number of rows of tiles, and of vectors in a row."""
+    def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
+        """The numbers of rows of tiles, by the parts that have tiles of their own, and of vectors in a row."""
         raise NotImplementedError
 
-    def unit(self) -> int:
-        """The neighbouring pixels that are stored at a time."""
+    def _waits(self) -> tuple[float, float]:
+        if self.rows_are_weights:
+            return 0.0, 0.0
+        if self.words is not None:
+            return (FROM_CACHE if self.words.group == BYTES else 0.0), 0.0
+        return BROADCAST, CROWDED
+
+    def is_filled(self) -> bool:
+        """True if the pixels of each chunk fill what is stored at a time."""
         raise NotImplementedError
 
     def least_blocks(self) -> int:
@@ -205,19 +233,23 @@ class Writer:
     def cost(self) -> float:
         """The steps for one input channel."""
         shape = self.height, self.vectors
-        return cost(*self.sizes(), shape, not self.rows_are_weights, self.row)
+        return cost(*self.sizes(), shape, not self.rows_are_weights, *self.waits)
 
-    def chunk_of(self, unit: int, most: int, part: int = 4) -> int:
+    def chunk_of(self, unit: int, most: int, part: int = 4, is_shared: bool = False) -> int:
         """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
 
         Fewer if an image has too few chunks for the cores: chunks share weights, groups of channels copy pixels again.
+        With `is_shared`, several chunks are as many for each core.
         """
         most = max(min(self.cache // part // (self.inputs * self.bytes), most) // unit, 1)
         count = self.pixels.count
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)
             tasks = min(TASKS * self.cores, count.value // LEAST) if self.cores > 1 else 1
-            most = -(-units // max(-(-units // most), tasks))
+            chunks = max(-(-units // most), tasks)
+            if is_shared and chunks > 1:
+                chunks = -(-chunks // self.cores) * self.cores
+            most = -(-units // chunks)
         return most * unit
 
     def tasks(

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import te
@@ -15,7 +15,7 @@ from ..util import accumulator_dtype, normalize_axis
 
 
 def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
-    """For the softmaxes: x - max in the accumulator dtype, and sums of functions of it along the axis."""
+    """For the softmaxes: x - max in the accumulator dtype, and sums along the axis of what an element has."""
     wide = accumulator_dtype(x.dtype)
     outer_shape = [size for d, size in enumerate(x.shape) if d != axis]
 
@@ -27,15 +27,15 @@ def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
         outer_shape, lambda *o: te.max(x(*insert(o, k.var)), axis=k), "softmax_max", tag="comm_reduce"
     )
 
-    def shifted(index: Sequence[Any]) -> Any:
+    def shifted(*index: Any) -> Any:
         outer = [i for d, i in enumerate(index) if d != axis]
         return x(*index).astype(wide) - largest(*outer).astype(wide)
 
-    def total(function: Any, name: str) -> te.Tensor:
+    def total(element: Callable[..., Any], name: str) -> te.Tensor:
         e = te.reduce_axis((0, x.shape[axis]), "k")
         return te.compute(
             outer_shape,
-            lambda *o: te.sum(function(shifted(insert(o, e.var))), axis=e),
+            lambda *o: te.sum(element(*insert(o, e.var)), axis=e),
             name,
             tag="comm_reduce",
         )
@@ -47,8 +47,8 @@ def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """exp(x - max x) / Σ exp(x - max x) along one axis."""
     axis = normalize_axis(axis, x.ndim)
     shifted, sum_of = _along(x, axis)
-    total = sum_of(intrin.exp, "softmax_sum")
-    exps = te.compute(x.shape, lambda *i: intrin.exp(shifted(i)), "softmax_exp", tag="elemwise")
+    total = sum_of(lambda *i: intrin.exp(shifted(*i)), "softmax_sum")
+    exps = te.compute(x.shape, lambda *i: intrin.exp(shifted(*i)), "softmax_exp", tag="elemwise")
 
     def formula(*i: Any) -> Any:
         outer = [v for d, v in enumerate(i) if d != axis]
@@ -61,18 +61,25 @@ def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """(x - max x) - log Σ exp(x - max x) along one axis.
 
-    The sum is 1 for each greatest element and the rest, which is below 1 where only one is the greatest: the logarithm
-    is taken as log1p, as the rest may be too small to be seen beside 1.
+    The greatest elements are 1 in the sum. A sum below 2 has one of them, beside which the rest may be too small to be
+    seen: the logarithm is that of 1 and the rest, which is summed by itself.
     """
     axis = normalize_axis(axis, x.ndim)
-    wide = accumulator_dtype(x.dtype)
-    zero, one = const(0, wide), const(1, wide)
-    shifted, sum_of = _along(x, axis)
-    rest = sum_of(lambda value: Select(value.equal(zero), zero, intrin.exp(value)), "softmax_rest")
-    greatest = sum_of(lambda value: Select(value.equal(zero), one, zero), "softmax_count")
+    sub, sum_of = _along(x, axis)
+    shifted = te.compute(x.shape, sub, "softmax_shifted", tag="elemwise")
+    exps = te.compute(x.shape, lambda *i: intrin.exp(shifted(*i)), "softmax_exp", tag="elemwise")
+    wide = exps.dtype
+    # -0 changes no sum: adding it or an exponential is one addition with a mask.
+    zero, nothing, one, two = (const(value, wide) for value in (0.0, -0.0, 1.0, 2.0))
+    total = sum_of(exps, "softmax_sum")
+    rest = sum_of(lambda *i: Select(shifted(*i) < zero, exps(*i), nothing), "softmax_rest")
+
+    def logarithm(*outer: Any) -> Any:
+        return intrin.log1p(Select(total(*outer) < two, rest(*outer), total(*outer) - one))
+
+    logs = te.compute(total.shape, logarithm, "softmax_log", tag="elemwise")
 
     def formula(*i: Any) -> Any:
-        outer = [v for d, v in enumerate(i) if d != axis]
-        return (shifted(i) - intrin.log1p(rest(*outer) + (greatest(*outer) - one))).astype(x.dtype)
+        return (shifted(*i) - logs(*(v for d, v in enumerate(i) if d != axis))).astype(x.dtype)
 
     return te.compute(x.shape, formula, "log_softmax")
