@@ -205,7 +205,7 @@ class ProductWriter:
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
         """True if no vector reaches beyond the last column."""
         is_packed = operands.packed is not None
-        self.block = even_block(self.depth, depth_of_block(target, tile, bits, is_packed or not self.few))
+        self.block = even_block(self.depth, depth_of_block(target, tile, bits, self._has_deep_blocks()))
         self.chunk = CHUNK if is_packed else blocks_of_chunk(target, tile, bits)
         """The blocks of rows whose sums are in memory at a time."""
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
@@ -251,6 +251,10 @@ class ProductWriter:
             return loop("task", _product(sizes), task, ForKind.PARALLEL)
 
         return with_panels(self.columns, self.tile, counted)
+
+    def _has_deep_blocks(self) -> bool:
+        """True for blocks that are read from the second-level cache (see `depth_of_block`)."""
+        return self.operands.packed is not None or not self.few
 
     def _most_blocks(self, least: int) -> PrimExpr:
         """The blocks of rows that stay in a cache, beside a panel, while all panels go over them.
