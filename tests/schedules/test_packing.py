@@ -114,11 +114,14 @@ def packed_product(rows, k, n, machine):
 @pytest.mark.parametrize(("k", "n"), [(192, 70), (64, 16)])
 def test_few_rows_ask_for_what_they_read_soon(target, k, n):
     func, panels = packed_product(te.var("m", "int64"), k, n, target)
-    ahead = {70: "k + 10, 32", 16: "k + 32, 0"}[n]  # 2 kB: rows of 48 columns, and of 16
-    assert f"T.prefetch(panel[{ahead}]" in func.script()
+    text = func.script()
+    for rows_ahead in {70: (21, 10, 7, 4), 16: (64, 32, 21, 12)}[
+        n
+    ]:  # 4 kB for one row, a fifth of it for five
+        assert f"T.prefetch(panel[k + {rows_ahead}, 0]" in text
     kernel = build_module(packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[0])["main"]
     host_panels = packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[1]
-    for rows in (1, 2, 3, 4, 6, 8, 11, 12, 13, 23):
+    for rows in range(27):
         x, result = integers(rows, k), np.full((rows, n), 77, "float32")
         kernel(x, host_panels, result)
         np.testing.assert_array_equal(result, x @ integers(k, n))
@@ -128,13 +131,23 @@ def test_few_rows_ask_for_what_they_read_soon(target, k, n):
             np.testing.assert_array_equal(result, x @ integers(k, n))
 
 
-@pytest.mark.parametrize("rows", [1, 3, 7, 14])
+def test_blocks_that_no_size_divides_are_nearly_equal(target):
+    """A quarter of the second-level cache of 512 KiB has room for 512 rows of a panel."""
+    func, panels = packed_product(3, 1031, 64, target)
+    assert "for ko in range(T.int64(3)):" in func.script()
+    assert "T.min(344, 1031 - ko * 344)" in func.script()
+    x, result = integers(3, 1031), np.full((3, 64), 77, "float32")
+    tir.interpret(func, x, panels, result)
+    np.testing.assert_array_equal(result, x @ integers(1031, 64))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5, 7, 9, 14])
 def test_a_known_number_of_few_rows(target, rows):
     asked = [
         line for line in packed_product(rows, 192, 70, target)[0].script().splitlines() if "prefetch" in line
     ]
     assert [sum("k + " in line for line in asked), sum("io" in line for line in asked)] == {
-        1: [5, 0], 3: [5, 0], 7: [0, 8], 14: [0, 8]}[rows]  # fmt: skip
+        1: [5, 0], 3: [5, 0], 5: [5, 0], 7: [0, 8], 9: [0, 8], 14: [0, 8]}[rows]  # fmt: skip
     func, panels = packed_product(rows, 192, 70, resolve("llvm"))
     x, result = integers(rows, 192), np.full((rows, 70), 77, "float32")
     build_module(func)["main"](x, panels, result)

@@ -50,6 +50,15 @@ ROWS = [
     1,
     2,
     7,
+    23,
+    24,
+    25,
+    28,
+    31,
+    33,
+    34,
+    38,
+    40,
     47,
     48,
     49,
@@ -97,16 +106,25 @@ def test_known_rows_and_what_follows_the_product(m, threads):
 @pytest.mark.parametrize("k", [256, 258, 271, 1400, 1536, 2058, 3072, 3101])
 def test_depths_of_one_and_of_several_blocks(k):
     compiled = Compiled(te.var("m", "int64"), 256, k)
-    for m in (56, 84, 120, 128, 130):  # halves of 28, 42, 60, 64 and 65 rows: with a lower tile and without
+    for m in (
+        28,
+        40,
+        56,
+        84,
+        120,
+        130,
+    ):  # halves of 14, 20, 28, 42, 60, 65 rows: with 2, 2, 1, 0, 0 and 0 low tiles
         a, b = integers(m, k), integers(k, 256)
         np.testing.assert_array_equal(compiled(a, b), a @ b)
 
 
-@pytest.mark.parametrize(("m", "k", "share"), [
-    (24, 32, 5), (20, 64, 5), (13, 33, 5), (50, 21, 5), (24, 96, 10**6), (50, 75, 10**6)])  # fmt: skip
-def test_the_interpreter_computes_the_same(target, monkeypatch, m, k, share):
+@pytest.mark.parametrize(("m", "k", "share", "slab"), [
+    (24, 32, 5, 2), (20, 64, 5, 2), (13, 33, 5, 2), (50, 21, 5, 2), (24, 96, 10**6, 2), (50, 75, 10**6, 2),
+    (28, 32, 5, 3), (26, 21, 5, 3), (39, 36, 10**6, 4)])  # fmt: skip
+def test_the_interpreter_computes_the_same(target, monkeypatch, m, k, share, slab):
     """With smaller limits, so that the interpreter need not take long: slabs of 24 rows, of which 50 rows are three.
 
+    The last three have two low tiles behind one or two whole ones, and of 26 and 39 rows one row too many in them.
     Of the smallest share of the second cache, a block of the depth is one vector long.
     """
     limits = {
@@ -115,7 +133,7 @@ def test_the_interpreter_computes_the_same(target, monkeypatch, m, k, share):
         "LEAST_UNEVEN_ROWS": 12,
         "LEAST_DEPTH": 20,
         "LEAST_PAIRS": 1,
-        "SLAB": 2,
+        "SLAB": slab,
         "LEAST_TILES": 1,
         "WASTE": 2,
     }
@@ -211,8 +229,8 @@ def test_packed_weights_that_are_stored_transposed(target):
 @pytest.mark.parametrize(
     ("m", "n", "k", "dtype"),
     [
-        (47, 512, 512, "float32"),  # few rows
-        (62, 512, 512, "float32"),  # 72 rows of tiles for 62
+        (23, 512, 512, "float32"),  # few rows
+        (37, 512, 512, "float32"),  # 40 rows of tiles for 37
         (128, 128, 512, "float32"),  # one pair of panels
         (128, 512, 128, "float32"),  # shallow
         (128, 512, 512, "float64"),
@@ -220,6 +238,11 @@ def test_packed_weights_that_are_stored_transposed(target):
 )
 def test_products_for_which_it_does_not_pay(target, m, n, k, dtype):
     assert not is_by_sevens(packed(product(m, n, k, dtype=dtype), target)[0])
+
+
+@pytest.mark.parametrize("m", [24, 28, 30, 34, 38, 40, 62, 64])
+def test_low_tiles_fill_rows_up_less(target, m):
+    assert is_by_sevens(packed(product(m, 512, 512), target)[0])
 
 
 @pytest.mark.parametrize(("rows", "columns", "cores", "fast"), [

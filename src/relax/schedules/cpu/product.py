@@ -3,11 +3,11 @@
     for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     64 columns, a group of rows
         with T.block("C"):                       for ch in range(chunks):                 1020 rows at a time
             with T.init():                           sums[0:1020, 0:64] = 0
-                C[i, j] = 0                          for ko in range(ceildiv(K, 384)):
-            C[i, j] += A[i, k] * B[k, j]                 panel[0:384, 0:64] = B[…]        copied
+                C[i, j] = 0                          for ko in range(ceildiv(K, 1024)):
+            C[i, j] += A[i, k] * B[k, j]                 panel[0:1024, 0:64] = B[…]       copied
                                                          for io in range(170):            rows, six at a time
     for i, j in T.grid(M, N):                                acc = sums[io * 6 + …]       in registers
-        with T.block("D"):                                   for k in range(384):
+        with T.block("D"):                                   for k in range(1024):
             D[i, j] = f(C[i, j])                                 acc[p, :] += A[row + p, k] * panel[k, :]   p in 0 .. 5
                                                              sums[io * 6 + …] = acc
                                                      D[…] = f(sums[…])                    C is no longer in memory
@@ -20,8 +20,8 @@ results. What tiles read and write are views (`tile_view`), so that only their p
 index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
-cache; their blocks stay in the first. Tiles ask for the next block while they compute. Fewer than 12 rows are taken in
-tiles of at most four; a tile that is alone reads in the order of memory, and asks for what is a little further on.
+cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, and asks for
+what is a little further on.
 
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
 High-Performance Matrix Multiplication*, 2008.
@@ -79,17 +79,16 @@ from .tiling import (
     Tile,
     blocks,
     groups,
-    low_blocks,
     panels,
     tile_for,
     with_panels,
 )
 
-AHEAD: Final = 2048
-"""The bytes of packed panels between what few rows read, in the order of memory, and what they ask for.
+AHEAD: Final = 4096
+"""The bytes of packed panels between what one row reads, in the order of memory, and what it asks for.
 
-Processors recognise the order too, but begin anew with each page of memory. From 4 kB on, what was asked for is gone
-before it is read.
+Processors recognise the order too, but begin anew with each page of memory. Several rows, which take as many times
+longer, ask for what is so much nearer.
 """
 LINE: Final = 64
 """The bytes that are fetched together."""
@@ -108,13 +107,13 @@ ROWS_OF_A_GROUP: Final = 24
 
 
 def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
-    """The rows of a panel that fill two thirds of the first-level cache, or, of a deep block, a tenth of the second.
+    """The rows of a panel that fill two thirds of the first-level cache, or, of a deep block, a quarter of the second.
 
-    Tiles of full height read rows from the second level as fast as they multiply; there are fewer of them to begin and
-    to end. Low tiles multiply less for each row, and need the first level.
+    Tiles read rows from the second level as fast as they multiply; there are fewer of them to begin and to end. The
+    copy of a panel for few rows is read a few times only, and stays in the first level.
     """
     caches = target.machine.caches
-    size = max(caches.l1 * 2 // 3, caches.l2 // 10 if is_deep else 0)
+    size = max(caches.l1 * 2 // 3, caches.l2 // 4 if is_deep else 0)
     return max(size // (tile.columns * bits // 8) // 32 * 32, 32)
 
 
@@ -124,11 +123,12 @@ def blocks_of_chunk(target: Target, tile: Tile, bits: int) -> int:
 
 
 def even_block(depth: PrimExpr, most: int) -> int:
-    """The depth of blocks of at most so many rows: where it can be, one that divides a number into equal blocks."""
+    """The depth of blocks of at most so many rows: equal blocks where it can be, else nearly equal ones."""
     if not isinstance(depth, IntImm) or depth.value <= most:
         return most
     sizes = range(most // EVEN * EVEN, most // 2, -EVEN)
-    return next((size for size in sizes if depth.value % size == 0), most)
+    nearly = -(-depth.value // -(-depth.value // most) // EVEN) * EVEN
+    return next((size for size in sizes if depth.value % size == 0), min(nearly, most))
 
 
 @dataclass(frozen=True)
@@ -198,16 +198,14 @@ class ProductWriter:
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
-        self.streams = operands.packed is not None and not isinstance(self.rows, IntImm)
-        """True if a few rows, whose number is not known now, are taken one by one."""
-        self.whole = int64(0) if self.few else simplify(floordiv(self.rows, tile.rows))
-        if self.streams:
-            self.whole = simplify(Select(self.rows < STREAMED_ROWS, int64(0), self.whole))
+        self.left = self._left()
+        """The number of rows behind the whole tiles."""
+        self.whole = int64(0) if self.few else simplify(floordiv(self.rows - self.left, tile.rows))
         """The number of blocks of the tile's full height, which groups share."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
         """True if no vector reaches beyond the last column."""
         is_packed = operands.packed is not None
-        self.block = even_block(self.depth, depth_of_block(target, tile, bits, not (self.few or is_packed)))
+        self.block = even_block(self.depth, depth_of_block(target, tile, bits, self._has_deep_blocks()))
         self.chunk = CHUNK if is_packed else blocks_of_chunk(target, tile, bits)
         """The blocks of rows whose sums are in memory at a time."""
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
@@ -253,6 +251,10 @@ class ProductWriter:
             return loop("task", _product(sizes), task, ForKind.PARALLEL)
 
         return with_panels(self.columns, self.tile, counted)
+
+    def _has_deep_blocks(self) -> bool:
+        """True for blocks that are read from the second-level cache (see `depth_of_block`)."""
+        return self.operands.packed is not None or not self.few
 
     def _most_blocks(self, least: int) -> PrimExpr:
         """The blocks of rows that stay in a cache, beside a panel, while all panels go over them.
@@ -312,7 +314,7 @@ class ProductWriter:
         """The rows of a group of blocks, so many at a time."""
         if self.few:
             return self._chunk(panel, int64(0), int64(0), None)
-        left, chunk_size = self._left(), int64(self.chunk)
+        left, chunk_size = self.left, int64(self.chunk)
 
         def chunk(ch: PrimExpr) -> Stmt:
             return let("block", begin + ch * self.chunk, lambda first: named(
@@ -323,8 +325,8 @@ class ProductWriter:
                 return self._chunk(panel, first, count, None)
             behind = (first + count).equal(end)
             behind = behind if is_last is None else And(is_last, behind)
-            most = max(STREAMED_ROWS, self.tile.rows) if self.streams else self.tile.rows
-            tail = minimum(Select(behind, left, int64(0)), int64(most - 1))  # so that intervals tell it
+            most = self.tile.rows - 1 if isinstance(left, IntImm) else 2 * LOW
+            tail = minimum(Select(behind, left, int64(0)), int64(most))  # so that intervals tell it
             return named("tail", tail, partial(self._chunk, panel, first, count))
 
         number = simplify(end - begin)
@@ -475,18 +477,23 @@ class ProductWriter:
     # ------------------------------------------------------------------ tiles
 
     def _left(self) -> PrimExpr:
-        """The number of rows behind the whole tiles."""
+        """The number of rows behind the whole tiles.
+
+        Of an unknown number, 1 or 2 behind a whole tile are taken with its rows, as two low tiles.
+        """
+        height = self.tile.rows
+        rest = floormod(self.rows, height)
         if isinstance(self.rows, IntImm):
-            return simplify(floormod(self.rows, self.tile.rows))
-        rest = floormod(self.rows, self.tile.rows)
-        return simplify(Select(self.rows < STREAMED_ROWS, self.rows, rest) if self.streams else rest)
+            return simplify(rest)
+        is_lowest = And(And(rest > 0, rest <= 2 * LOW - height), self.rows > height)
+        return simplify(Select(is_lowest, rest + height, rest))
 
     def _tiles(self, part: DepthBlock, rows: RowsOfPanel) -> Stmt:
         """The tiles of some rows."""
         height = self.tile.rows
         if isinstance(self.rows, IntImm) and self.few:
             low = self.operands.packed is not None and self.rows.value < STREAMED_ROWS
-            segments = (low_blocks if low else blocks)(self.rows.value, self.tile)
+            segments = blocks(self.rows.value, self.tile)
             share = Share(int64(0), int64(sum(s.number for s in segments)), low)
             parts: list[Stmt] = []
             for s in segments:
@@ -505,21 +512,23 @@ class ProductWriter:
             part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
     def _tail(self, part: DepthBlock, rows: RowsOfPanel, tail: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: of an unknown number as many fours as it has, and 1, 2 or 3.
+        """The rows behind the whole tiles: of an unknown number as many fours as it has, and 1, 2, 3 or 5.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
-        left, first = self._left(), rows.tiles * self.tile.rows
+        left, first = self.left, rows.tiles * self.tile.rows
         low = Share(rows.tiles, int64(1), low=True)
         if isinstance(left, IntImm):
             tile = self._tile(part, rows, simplify(first), left.value, Share(rows.tiles, int64(1)))
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
-        fours, rest = floordiv(tail, LOW), floormod(tail, LOW)
+        single = floormod(tail, LOW).equal(1)
+        rest = floormod(tail, LOW) + Select(And(single, tail > LOW), int64(LOW), int64(0))
+        fours = floordiv(tail - rest, LOW)
         stmts = [self._tiles_of(part, rows, first, fours, LOW, Share(rows.tiles, int64(2), low=True))]
-        first = first + fours * LOW
-        for height in range(LOW - 1, 0, -1):
+        first = simplify(first + fours * LOW)
+        for height in (LOW + 1, *range(LOW - 1, 0, -1)):
             stmts.append(IfThenElse(rest.equal(height), self._tile(part, rows, first, height, low)))
         return block(stmts)
 
@@ -536,7 +545,7 @@ class ProductWriter:
 
         def tile(acc: Buffer) -> Stmt:
             def step(right: Buffer, k: PrimExpr) -> Stmt:
-                asked = self._asked(part, left, k, share)
+                asked = self._asked(part, left, height, k, share)
                 return block([*asked, self._step(part, acc, left, right, k, height)])
 
             sums = alloc(
@@ -558,7 +567,7 @@ class ProductWriter:
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _asked(self, part: DepthBlock, left: Buffer, k: PrimExpr, share: Share) -> list[Stmt]:
+    def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
         """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
 
         Four tiles ask for all lines without the second one. A single low tile asks for what it reads soon. Where panels
@@ -574,7 +583,7 @@ class ProductWriter:
             return []
         if is_const(tiles, 1):
             width, line = part.panel.vectors * self.tile.lanes, LINE // (self.operands.total.dtype.bits // 8)
-            ahead = k + max(AHEAD // LINE * line // width, 1)
+            ahead = k + max(AHEAD // height // LINE * line // width, 1)
             lines = [BufferLoad(source, (ahead, c)) for c in range(0, width, line)]
             return [Evaluate(prefetch(line, locality=2)) for line in lines]
         quarter, other = floormod(number, QUARTERS), floormod(number + 2, QUARTERS)

@@ -225,6 +225,10 @@ class _Writer(ProductWriter):
 
     # ------------------------------------------------------------------ blocks
 
+    def _has_deep_blocks(self) -> bool:
+        """Blocks that become floats stay in the first-level cache, where they are stored."""
+        return False
+
     def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
         """All rows over a part of the depth: few as it is in memory, others once it is floats."""
         width = panel.vectors * self.tile.lanes
@@ -303,9 +307,9 @@ class _Writer(ProductWriter):
             pair = shift_left(pair, spread(const(28, "int32"), lanes))
         return shift_right(pair, spread(const(4 if v % 2 else 28, "int32"), lanes)).astype(self.vector)
 
-    def _asked(self, part: DepthBlock, left: Buffer, k: PrimExpr, share: Share) -> list[Stmt]:
+    def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
         """A prefetch of what is a little further on in memory."""
-        del left, share
+        del left, height, share
         if not isinstance(part, _NarrowBlock):
             return []
         row = part.source.shape[1]

@@ -98,7 +98,7 @@ EVEN: Final = 16
 PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
-LEAST_ROWS: Final = 48
+LEAST_ROWS: Final = 24
 """The rows from which on sums cost less than the eighth product."""
 LEAST_UNEVEN_ROWS: Final = 96
 """The same where some cores get more pairs of panels than others."""
@@ -114,7 +114,9 @@ EVEN_TASKS: Final = 2
 """The tasks of a core that keep it busy if all cores have as many: parts of the rows would make sums of B again."""
 LEAST_TILES: Final = 8
 """The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
-WASTE: Final = 8
+LOWS: Final = 2
+"""The most low tiles in the place of whole ones."""
+WASTE: Final = 16
 """Rows that fill up tiles may be one in so many."""
 
 _Quarter: TypeAlias = tuple[int, int]
@@ -148,7 +150,7 @@ class _Part:
     begin: PrimExpr
     tiles: PrimExpr
     low: PrimExpr
-    """1 if the last tile has only rows for a low one, else 0."""
+    """How many of them, the last ones, are low: at most `LOWS`."""
     pair: PrimExpr
     sums: Buffer
 
@@ -189,8 +191,22 @@ def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
     is_even = pairs % cores == 0 or pairs >= TASKS_PER_CORE * cores
     least = LEAST_ROWS if is_even else LEAST_UNEVEN_ROWS
     slabs, tiles = _slabs(rows, tile)
-    filled = slabs * tiles * (2 * tile.rows)
+    upper = ceildiv(rows, slabs * 2)
+    filled = (
+        2
+        * slabs
+        * (tiles * tile.rows - _lows(upper - (tiles - 1) * tile.rows, tiles, tile) * (tile.rows - LOW))
+    )
     return And(LE(int64(least), rows), LE(filled * (WASTE - 1), rows * WASTE))
+
+
+def _lows(left: PrimExpr, tiles: PrimExpr, tile: Tile) -> PrimExpr:
+    """How many of some tiles, the last of which has so many rows, are low: one or two, behind others."""
+    result: PrimExpr = int64(0)
+    for lows in range(1, LOWS + 1):
+        most = tile.rows - lows * (tile.rows - LOW)
+        result = Select(And(LE(left, int64(most)), tiles > lows), int64(lows), result)
+    return result
 
 
 def _slabs(rows: PrimExpr, tile: Tile) -> tuple[PrimExpr, PrimExpr]:
@@ -401,9 +417,9 @@ class Sevens:
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 
     def _low(self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
-        """1 if the rows of a slab leave so few for the last of some tiles, behind others, that a low one has them."""
+        """How many of some tiles are low."""
         left = slab.upper - (begin + tiles - 1) * self.tile.rows
-        return simplify(Select(And(LE(left, int64(LOW)), tiles > 1), int64(1), int64(0)))
+        return simplify(_lows(left, tiles, self.tile))
 
     def _part(
         self, slab: _Slab, held: tuple[PrimExpr, PrimExpr, PrimExpr], pair: PrimExpr, flags: Buffer, task: Var
@@ -472,7 +488,7 @@ class Sevens:
         number, is_last = i + (PRODUCTS - SUMS), floordiv(i, SUMS - 1)
 
         def of(first: Buffer, second: Buffer) -> Stmt:
-            return self._tile(part, right, ko, number, int64(0), self.tile.rows, lambda k, c: Sub(
+            return self._tile(part, right, ko, number, (int64(0), int64(0)), self.tile.rows, lambda k, c: Sub(
                 vector_load(first, (k, c), self.tile.lanes), vector_load(second, (k, c), self.tile.lanes)))  # fmt: skip
 
         outer = self._quarter_of(part, ko, is_last, int64(1)), self._quarter_of(part, ko, int64(0), is_last)
@@ -492,12 +508,15 @@ class Sevens:
     def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
         """A product of blocks, in tiles, of which some are done."""
 
-        def tile(io: PrimExpr, height: int) -> Stmt:
-            return self._tile(part, right, ko, i, io, height)
+        count = simplify(part.tiles - part.low)
 
-        whole = loop("io", simplify(part.tiles - part.low - done), lambda io: tile(
-            io + done if done else io, self.tile.rows))  # fmt: skip
-        return block([whole, loop("low", part.low, lambda io: tile(part.tiles - 1 + io, LOW))])
+        def whole(io: Var) -> Stmt:
+            return self._tile(part, right, ko, i, (io + done if done else io, int64(0)), self.tile.rows)
+
+        return block([
+            loop("io", simplify(count - done), whole),
+            loop("low", part.low, lambda io: self._tile(part, right, ko, i, (count, io), LOW)),
+        ])  # fmt: skip
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
         """The place in the packed matrix at which one of a pair of panels begins."""
@@ -552,11 +571,15 @@ class Sevens:
         )
 
     def _tile(
-        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, io: PrimExpr, height: int,
+        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, before: tuple[PrimExpr, PrimExpr], height: int,
         made: Callable[[Var, PrimExpr], PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
-        """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores."""
-        lanes, width, first = self.tile.lanes, self.tile.columns, io * self.tile.rows
+        """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores.
+
+        There are so many whole tiles and low ones before it.
+        """
+        lanes, width = self.tile.lanes, self.tile.columns
+        first = simplify(before[0] * self.tile.rows + before[1] * LOW)
         lefts, sums = part.slab.lefts, part.sums
         _, _, most, _ = lefts.shape
         row = (ko * PRODUCTS + i) * most + part.begin * self.tile.rows + first
@@ -589,7 +612,7 @@ class Sevens:
 
             old = each(lambda p, c: vector_store(acc, (p, c), begun(p, c)))
             new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
-            steps = self._asking(part, ko, i, io, lambda asked: alloc(
+            steps = self._asking(part, ko, i, simplify(before[0] + before[1]), lambda asked: alloc(
                 "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.block, lambda k: block([
                     asked(k), asked_left(k), *asked_sums(k),
                     self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
@@ -657,19 +680,26 @@ class Sevens:
         nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
 
         def tile(io: Var) -> Stmt:
-            first = io * height
-            last = Select((io + 1).equal(part.tiles), part.low, int64(0))
+            whole = part.tiles - part.low
+            lows = minimum(maximum(io - whole, int64(0)), int64(max(LOWS - 1, 0)))
+            rows = Select(io < whole, int64(height), int64(LOW))
 
-            def combined(flag: Buffer) -> Stmt:
+            def combined(flag: Buffer, first: PrimExpr, rows: PrimExpr) -> Stmt:
                 return block([
                     vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
-                    loop("r", simplify(height - last * (height - LOW)), lambda r: self._each_vector(
+                    loop("r", rows, lambda r: self._each_vector(
                         lambda c: self._combined(part.sums, flag, first + r, c))),
                     vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
                 ])  # fmt: skip
 
-            quarters = loop("q", SUMS, lambda q: self._quarter(part, q, first))
-            return block([alloc("flag", (lanes,), self.dtype, "local", combined), quarters])
+            def of(first: PrimExpr, rows: PrimExpr) -> Stmt:
+                quarters = loop("q", SUMS, lambda q: self._quarter(part, q, first, rows))
+                return block([
+                    alloc("flag", (lanes,), self.dtype, "local", lambda flag: combined(flag, first, rows)), quarters
+                ])  # fmt: skip
+
+            return named("first", simplify(io * height - lows * (height - LOW)), lambda first: named(
+                "height", simplify(rows), lambda rows: of(first, rows)))  # fmt: skip
 
         return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
 
@@ -699,13 +729,13 @@ class Sevens:
             result = LetStmt(var, value, result)
         return result
 
-    def _quarter(self, part: _Part, q: Var, first: PrimExpr) -> Stmt:
+    def _quarter(self, part: _Part, q: Var, first: PrimExpr, most: PrimExpr) -> Stmt:
         """Store what is made of a tile of a quarter, as far as it has rows."""
         slab, height = part.slab, self.tile.rows
         lower, right = floordiv(q, 2), floormod(q, 2)
         begin = simplify(part.begin * height) + first
         held = Select(lower.equal(0), slab.upper, slab.rows - slab.upper)
-        count = maximum(minimum(held - begin, int64(height)), int64(0))
+        count = maximum(minimum(held - begin, most), int64(0))
         row = slab.first + lower * slab.upper + begin
         column = (part.pair * 2 + right) * self.tile.columns
         return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
@@ -713,7 +743,7 @@ class Sevens:
                 part.sums, (q, first), (row, column), count)))))  # fmt: skip
 
     def _stored(
-        self, sums: Buffer, source: tuple[Var, PrimExpr], place: tuple[Var, Var], count: PrimExpr
+        self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr
     ) -> Stmt:
         """Store the results of some rows of a quarter, and ask for the place of those of the next tile."""
         lanes, operands = self.tile.lanes, self.operands

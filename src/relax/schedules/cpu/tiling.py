@@ -5,8 +5,8 @@ Columns are dealt out in *panels*, rows in *blocks*; a panel and a block meet in
     columns   257 = 17 vectors = 4 + 4 + 3 + 3 + 3     panels of at most 4 vectors, as equal as they can be
     rows      512 = 85 · 6 + 2                         blocks of at most 6 rows, and what is left
     rows       13 = 5 + 4 + 4                          few rows as equal as they can be
-    rows        m = m // 6 · 6 + 4 + (1, 2 or 3)        of an unknown number
-    rows       11 = 4 + 4 + 3                          fewer than 12 with packed panels: low blocks
+    rows        m = m // 6 · 6 + (3, 4 or 5)           of an unknown number
+    rows        m = (m // 6 - 1) · 6 + 4 + (3 or 4)     where it leaves 1 or 2
 
 A *task* is a panel and a group of blocks: what a thread takes at a time. There is one group unless panels are few, or
 the rows of A do not fit the second-level cache.
@@ -116,11 +116,6 @@ def blocks(rows: int, tile: Tile) -> list[Segment]:
     ]
 
 
-def low_blocks(rows: int, tile: Tile) -> list[Segment]:
-    """The blocks of a few rows, lower than the tile: there are more of them to ask for what is next."""
-    return even_pieces(rows, -(-rows // min(LOW, tile.rows)))
-
-
 def even_pieces(total: int, count: int) -> list[Segment]:
     """So many pieces of two neighbouring sizes, the larger ones first."""
     if not count:
@@ -160,7 +155,6 @@ __all__ = [
     "even_pieces",
     "groups",
     "has_masks",
-    "low_blocks",
     "panels",
     "tile_for",
     "with_panels",
