@@ -63,6 +63,17 @@ def test_quantised_convolution(agrees):
     agrees(text, *((small("uint8", n, 2, h, w), weight, bias) for n, h, w in ((1, 3, 4), (2, 5, 3))))
 
 
+def test_products_of_bytes_are_rounded_as_onnxruntime_rounds_them(agrees):
+    """All products of two bytes, of which some are almost half way between two numbers of the result."""
+    weights = ", ".join(map(str, range(-127, 128)))
+    text = f"""
+    agraph (uint8[N, 1, 1, 256] x) => (uint8[N, 255, 1, 256] y)
+    <float s = {{0.3}}, uint8 z = {{128}}, int8[255, 1, 1, 1] w = {{{weights}}}, float t = {{0.7}}, int8 u = {{0}},
+     float v = {{50.0}}, uint8 q = {{128}}> {{
+      y = QLinearConv (x, s, z, w, t, u, v, q) }}"""
+    agrees(text, np.arange(256, dtype="uint8").reshape(1, 1, 1, 256))
+
+
 def test_products_with_known_weights_read_bytes(agrees, imported):
     """Zero points are taken out of the sums; weights without theirs are int8."""
     text = """

@@ -270,10 +270,14 @@ def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
 def _requantized(
     g: Emitter, total: Tensor, factor: Tensor, y_scale: Tensor, y_zero_point: Tensor, axis: int
 ) -> Tensor:
-    """An int32 result times `factor`, which is a number or one per index of an axis, quantised anew."""
+    """An int32 result times `factor`, which is a number or one per index of an axis, quantised anew.
+
+    The factor is divided by the new scale first, as onnxruntime does it, so that numbers are rounded alike.
+    """
     value = g.emit(total)
-    scaled = op.multiply(op.astype(value, "float32"), _spread(g, value, factor, axis, 0))
-    return quantize_linear(g, g.emit(scaled), y_scale, y_zero_point)
+    whole = op.divide(factor, op.astype(_one_number(g, y_scale), "float32"))
+    scaled = op.multiply(op.astype(value, "float32"), _spread(g, value, g.emit(whole), axis, 0))
+    return quantize_linear(g, g.emit(scaled), g.const(1.0, "float32"), y_zero_point)
 
 
 @converter("QLinearMatMul", since=10)
