@@ -217,22 +217,52 @@ def test_sums_that_int32_might_not_hold_stay(check):
     assert "int32" in FakeQuantizationToInteger()(product(most)).script()
 
 
-def test_depthwise_convolutions_stay(check):
-    check(
-        FakeQuantizationToInteger(),
-        from_source("""
+FACTORS = (np.float32([0.1, 0.7]) * np.float32(0.3)).astype("float32")
+DEPTHWISE = """
 @I.ir_module
 class Module:
     @R.function
-    def main(q: R.Tensor((1, 2, 4, 4), "uint8")):
+    def main(q: R.Tensor(("n", 2, "h", 5), "uint8")):
         with R.dataflow():
-            x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
-            w = R.dequantize(R.const([[[[1, 2]]], [[[4, 5]]]], "int8"), R.const(0.25), R.const(0, "int8"))
-            gv = R.nn.conv2d(x, w, groups=2)
+            x = R.dequantize(q, R.const(0.3), R.const(ZERO, "uint8"))
+            w = R.dequantize(
+                R.const([[[[1, -2, 127]]], [[[4, 5, -128]]]], "int8"), R.const([0.1, 0.7]), R.const(0, "int8"), axis=0
+            )
+            y = R.nn.conv2d(x, w, groups=2, padding=(0, 1, 0, 1))
+            z = R.add(y, R.dequantize(R.const([[[BIAS]], [[-700]]], "int32"), R.const(SCALES), R.const(0, "int32"), axis=0))
+            gv = R.quantize(z, R.const(4.7), R.const(7, "uint8"), out_dtype="uint8")
             R.output(gv)
         return gv
-"""),
+"""
+
+
+@pytest.mark.parametrize("zero", [0, 9])
+@pytest.mark.parametrize("bias", [50, 2**24])
+def test_depthwise_convolutions_add_up_integers_as_floats(zero, bias):
+    """float32 has all sums, so that they are those of integers; with a bias that is too large, biases are floats."""
+    text = (
+        DEPTHWISE.replace("ZERO", str(zero))
+        .replace("BIAS", str(bias))
+        .replace("SCALES", str(FACTORS.tolist()))
     )
+    module = from_source(text)
+    script = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(module)).script()
+    assert ("R.subtract(" in script) == bool(zero)
+    assert "R.dequantize" not in script
+    assert 'out_dtype="int32"' not in script
+    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    weights, rng = np.array([[1, -2, 127], [4, 5, -128]]), np.random.default_rng(8)
+    for n, h in [(1, 1), (0, 3), (2, 0), (3, 17)]:
+        q = rng.integers(0, 256, (n, 2, h, 5)).astype("uint8")
+        padded = np.pad(q.astype("int64") - zero, ((0, 0), (0, 0), (0, 0), (1, 1)))
+        sums = sum(padded[..., i : i + 5] * weights[:, i].reshape(2, 1, 1) for i in range(3))
+        factors = (FACTORS / np.float32(4.7)).reshape(2, 1, 1)
+        biases = np.array([bias, -700]).reshape(2, 1, 1)
+        scaled = (sums + biases).astype("float32") * factors
+        if bias > 50:
+            floats = (biases.astype("float32") * FACTORS.reshape(2, 1, 1)) / np.float32(4.7)
+            scaled = sums.astype("float32") * factors + floats
+        np.testing.assert_array_equal(machine["main"](q).numpy(), np.clip(np.rint(scaled) + 7, 0, 255))
 
 
 def pooled(attributes: str, scale: float = 0.3, again: float = 0.3) -> str:
@@ -335,7 +365,6 @@ class Module:
             R.output(gv)
         return gv
 """
-FACTORS = (np.float32([0.1, 0.7]) * np.float32(0.3)).astype("float32")
 BIAS = f"R.reshape(R.dequantize(R.const([50, -700], 'int32'), R.const({FACTORS.tolist()}), R.const(0, 'int32')), (1, 2))"
 
 

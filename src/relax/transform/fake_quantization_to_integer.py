@@ -25,15 +25,17 @@ A sum of integers is exact, so the result is rounded three times (the sum as a f
 product) where a sum of floats is rounded for each term: it is within 2⁻²² of the exact one, relatively. A number
 that is quantised afterwards may be another one where the exact value is about half way between two.
 
+Depthwise convolutions add up few products, for which vectors of floats are faster: of their integers as float32, which
+has all sums.
+
 Reshapes and transpositions between `dequantize` and the product are done to the integers. So are `take`s, whatever is
 behind them: of a quantised table of embeddings only the rows that are used become floats. The greatest number of each
 window of `max_pool` is that of the integers, as larger ones stand for larger floats. What is dequantised and quantised
 again is left out where each integer is known to come back.
 
 Declines: weights that are not constants, or do not fit int8 without their zero point; a scale or zero point of the
-data that is not one known number, or a zero point that their dtype does not hold; depthwise convolutions, where vectors
-of floats are faster; scales that are not finite, or of which the product is not a normal float32; sums that int32 might
-not hold.
+data that is not one known number, or a zero point that their dtype does not hold; scales that are not finite, or of
+which the product is not a normal float32; sums that int32 might not hold.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ from .decorators import function_pass
 
 BYTES = ("int8", "uint8")
 FEW = 32
-"""Depthwise convolutions add up few products, each of another channel: floats are as fast there as bytes."""
+"""Depthwise convolutions add up few products, each of another channel: floats are as fast there, and have all sums."""
 MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze, Take)
 """Operators that give the elements of their first operand in another shape."""
 RESHAPES = (ExpandDims, Flatten, Reshape, Squeeze)
@@ -107,10 +109,17 @@ class _Product:
     """A product of integers: floats that are (total - zeros) · factor, with arrays that broadcast."""
 
     total: RelaxExpr
+    """The sums: int32, or float32 where that has all of them."""
     zeros: NDArray[np.int32]
     factor: NDArray[np.float32]
     most: int
     """The greatest magnitude of the difference."""
+    dtype: str = "int32"
+    """The dtype of the sums."""
+
+    def as_floats(self, total: RelaxExpr) -> RelaxExpr:
+        """Sums, or what is added to them, as float32."""
+        return total if self.dtype == "float32" else Astype(DataType("float32")).call(total)
 
 
 class _Integers(KnownValues):
@@ -321,24 +330,26 @@ class _Integers(KnownValues):
             return call
         if isinstance(operator, Matmul) and (weights.numbers.ndim != 2 or _rank(data.numbers) < 2):
             return call
-        if (
-            isinstance(operator, Convolution)
-            and operator.groups > 1
-            and _terms(weights.numbers, channels) < FEW
-        ):
-            return call
         summed = tuple(d for d in range(weights.numbers.ndim) if d != channels % weights.numbers.ndim)
         factor: NDArray[np.float32] = np.multiply(weights.scale, data.scale)
         if not _exact(weights.numbers, summed) or not _usable(factor):
             return call
+        along = [-1 if d == place % info.ndim else 1 for d in range(info.ndim)]
+        scale = np.reshape(factor, along if factor.size > 1 else ())
+        sums = np.reshape(weights.numbers.sum(axis=summed, dtype=np.int32), along)
+        most = _greatest(weights.numbers, summed) * 255
+        few = _terms(weights.numbers, channels) < FEW
+        if isinstance(operator, Convolution) and operator.groups > 1 and few:
+            total = self.builder.emit(
+                operator.call(_centred(data), const(weights.numbers.astype(np.float32)))
+            )
+            self.made = _Product(total, np.zeros_like(sums), scale, most, "float32")
+            return Multiply().call(total, const(scale))
         numbers = data.numbers
         if isinstance(operator, Convolution) and data.zero and any(map(any, operator.pads)):
             numbers, operator = _padded(operator, numbers, data.zero)
         total = self.builder.emit(operator.replace(out_dtype="int32").call(numbers, const(weights.numbers)))
-        along = [-1 if d == place % info.ndim else 1 for d in range(info.ndim)]
-        sums = weights.numbers.sum(axis=summed, dtype=np.int32) * np.int32(data.zero)
-        scale = np.reshape(factor, along if factor.size > 1 else ())
-        self.made = _Product(total, np.reshape(sums, along), scale, _greatest(weights.numbers, summed) * 255)
+        self.made = _Product(total, sums * np.int32(data.zero), scale, most)
         if data.zero:
             total = Subtract().call(total, const(self.made.zeros))
         return Multiply().call(Astype(DataType("float32")).call(total), const(scale))
@@ -358,18 +369,25 @@ def _scaled(
     """A product plus biases, divided by a scale, where the factor is divided already."""
     added = _integers(bias, product) if bias is not None else np.zeros((), np.int32)
     before = -product.zeros if added is None else added - product.zeros
-    total = Add().call(product.total, const(before)) if before.any() else product.total
-    value = Multiply().call(Astype(DataType("float32")).call(total), const(factor))
+    numbers = const(before.astype(product.dtype))
+    total = Add().call(product.total, numbers) if before.any() else product.total
+    value = Multiply().call(product.as_floats(total), const(factor))
     return value if added is not None or bias is None else Add().call(value, const(np.asarray(bias / scale)))
 
 
 def _integers(bias: NDArray[np.generic], product: _Product) -> NDArray[np.int32] | None:
     """The integers that are biases once they are multiplied by the factor; None where biases are no such products."""
     wide = np.rint(bias.astype(np.float64) / product.factor.astype(np.float64))
-    if not (np.abs(wide) + product.most < 2**31).all():
+    if not (np.abs(wide) + product.most < (2**31 if product.dtype == "int32" else 2**24)).all():
         return None
     numbers = wide.astype(np.int32)
     return numbers if np.array_equal(numbers.astype(np.float32) * product.factor, bias) else None
+
+
+def _centred(data: _Data) -> RelaxExpr:
+    """Quantised data without their zero point, as floats."""
+    floats = Astype(DataType("float32")).call(data.numbers)
+    return Subtract().call(floats, const(np.float32(data.zero))) if data.zero else floats
 
 
 def _fills(operator: MaxPool) -> bool:
