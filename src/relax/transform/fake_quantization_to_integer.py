@@ -236,7 +236,7 @@ class _Integers(KnownValues):
         return value if isinstance(value, Call) else None
 
     def constant(self, expr: RelaxExpr) -> NDArray[np.generic] | None:
-        """What an expression of constants is, as biases are written: dequantised, and in another shape."""
+        """Value of an expression of constants, as biases are written: dequantised, and in another shape."""
         value = self.value(expr)
         if isinstance(value, Constant):
             return value.data.numpy()

@@ -62,7 +62,7 @@ def SumsOfBytes(mod: IRModule) -> IRModule:
 
 @dataclass(frozen=True)
 class _Scale:
-    """How integers of a dtype stand for floats: (integer - zero) · scale."""
+    """Meaning of the integers of a dtype: they stand for the floats (integer - zero) · scale."""
 
     scale: np.float32
     zero: int
