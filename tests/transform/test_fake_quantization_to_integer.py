@@ -217,22 +217,52 @@ def test_sums_that_int32_might_not_hold_stay(check):
     assert "int32" in FakeQuantizationToInteger()(product(most)).script()
 
 
-def test_depthwise_convolutions_stay(check):
-    check(
-        FakeQuantizationToInteger(),
-        from_source("""
+FACTORS = (np.float32([0.1, 0.7]) * np.float32(0.3)).astype("float32")
+DEPTHWISE = """
 @I.ir_module
 class Module:
     @R.function
-    def main(q: R.Tensor((1, 2, 4, 4), "uint8")):
+    def main(q: R.Tensor(("n", 2, "h", 5), "uint8")):
         with R.dataflow():
-            x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
-            w = R.dequantize(R.const([[[[1, 2]]], [[[4, 5]]]], "int8"), R.const(0.25), R.const(0, "int8"))
-            gv = R.nn.conv2d(x, w, groups=2)
+            x = R.dequantize(q, R.const(0.3), R.const(ZERO, "uint8"))
+            w = R.dequantize(
+                R.const([[[[1, -2, 127]]], [[[4, 5, -128]]]], "int8"), R.const([0.1, 0.7]), R.const(0, "int8"), axis=0
+            )
+            y = R.nn.conv2d(x, w, groups=2, padding=(0, 1, 0, 1))
+            z = R.add(y, R.dequantize(R.const([[[BIAS]], [[-700]]], "int32"), R.const(SCALES), R.const(0, "int32"), axis=0))
+            gv = R.quantize(z, R.const(4.7), R.const(7, "uint8"), out_dtype="uint8")
             R.output(gv)
         return gv
-"""),
+"""
+
+
+@pytest.mark.parametrize("zero", [0, 9])
+@pytest.mark.parametrize("bias", [50, 2**24])
+def test_depthwise_convolutions_add_up_integers_as_floats(zero, bias):
+    """float32 has all sums, so that they are those of integers; with a bias that is too large, biases are floats."""
+    text = (
+        DEPTHWISE.replace("ZERO", str(zero))
+        .replace("BIAS", str(bias))
+        .replace("SCALES", str(FACTORS.tolist()))
     )
+    module = from_source(text)
+    script = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(module)).script()
+    assert ("R.subtract(" in script) == bool(zero)
+    assert "R.dequantize" not in script
+    assert 'out_dtype="int32"' not in script
+    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    weights, rng = np.array([[1, -2, 127], [4, 5, -128]]), np.random.default_rng(8)
+    for n, h in [(1, 1), (0, 3), (2, 0), (3, 17)]:
+        q = rng.integers(0, 256, (n, 2, h, 5)).astype("uint8")
+        padded = np.pad(q.astype("int64") - zero, ((0, 0), (0, 0), (0, 0), (1, 1)))
+        sums = sum(padded[..., i : i + 5] * weights[:, i].reshape(2, 1, 1) for i in range(3))
+        factors = (FACTORS / np.float32(4.7)).reshape(2, 1, 1)
+        biases = np.array([bias, -700]).reshape(2, 1, 1)
+        scaled = (sums + biases).astype("float32") * factors
+        if bias > 50:
+            floats = (biases.astype("float32") * FACTORS.reshape(2, 1, 1)) / np.float32(4.7)
+            scaled = sums.astype("float32") * factors + floats
+        np.testing.assert_array_equal(machine["main"](q).numpy(), np.clip(np.rint(scaled) + 7, 0, 255))
 
 
 def pooled(attributes: str, scale: float = 0.3, again: float = 0.3) -> str:
@@ -318,3 +348,81 @@ def test_programs_give_what_they_gave(zero, mode):
         found, expected = machine["main"](x), relax.interpret(module, "main", x)
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+REQUANTISED = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(q: R.Tensor(("n", 2), "uint8")):
+        with R.dataflow():
+            x = R.dequantize(q, R.const(0.3), R.const(3, "uint8"))
+            w = R.dequantize(R.const([[3, -100], [-1, 27]], "int8"), R.const([0.1, 0.7]), R.const(0, "int8"))
+            y = R.matmul(x, w)
+            b = BIAS
+            z = R.add(y, b)
+            gv = R.quantize(z, R.const(SCALE), R.const(7, "uint8"), out_dtype="uint8")
+            R.output(gv)
+        return gv
+"""
+BIAS = f"R.reshape(R.dequantize(R.const([50, -700], 'int32'), R.const({FACTORS.tolist()}), R.const(0, 'int32')), (1, 2))"
+
+
+def bytes_of(n: int) -> np.ndarray:
+    return np.random.default_rng(n).integers(0, 256, (n, 2)).astype("uint8")
+
+
+def totals(q: np.ndarray) -> np.ndarray:
+    return (q.astype("int64") - 3) @ np.array([[3, -100], [-1, 27]])
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_products_that_are_quantised_again_are_multiplied_once(relu):
+    """Biases are integers times the factor, so they are added as integers; the factor is that over the new scale."""
+    text = REQUANTISED.replace("BIAS", BIAS).replace("SCALE", "4.7")
+    module = from_source(text.replace("R.add(y, b)", "R.nn.relu(R.add(y, b))") if relu else text)
+    script = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(module)).script()
+    assert script.count("R.add(") == 1
+    assert "R.dequantize" not in script
+    assert "R.subtract" not in script
+    assert FakeQuantizationToInteger()(FakeQuantizationToInteger()(module)).script().count("R.add(") == 1
+    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    for n in (0, 1, 7, 1000):
+        q = bytes_of(n)
+        sums = (totals(q) + np.array([50, -700])).astype("float32") * (FACTORS / np.float32(4.7))
+        expected = np.clip(np.rint(np.maximum(sums, 0) if relu else sums) + 7, 0, 255)
+        np.testing.assert_array_equal(machine["main"](q).numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    "bias", ["R.const([0.31, -7.77])", "R.const(0.123)", f"R.const([1e9, {FACTORS[1]}])"]
+)
+def test_biases_that_are_no_integers_times_the_factor_are_divided(bias):
+    module = from_source(REQUANTISED.replace("BIAS", bias).replace("SCALE", "4.7"))
+    assert "R.const(1.0, " in FakeQuantizationToInteger()(module).script()
+    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    q, number = bytes_of(1000), np.asarray(eval(bias.removeprefix("R.const")), "float32")
+    sums = totals(q).astype("float32") * (FACTORS / np.float32(4.7)) + number / np.float32(4.7)
+    np.testing.assert_array_equal(machine["main"](q).numpy(), np.clip(np.rint(sums) + 7, 0, 255))
+
+
+@pytest.mark.parametrize(
+    ("bias", "scale", "old", "new"),
+    [
+        (BIAS, "4.7", "R.output(gv)\n        return gv", "R.output(gv, y)\n        return gv, y"),
+        (BIAS, "4.7", "R.output(gv)\n        return gv", "R.output(gv, z)\n        return gv, z"),
+        (BIAS, "[4.7, 0.1]", "", ""),
+        (BIAS, "float('inf')", "", ""),
+        (BIAS, "-4.7", "", ""),
+        (BIAS, "1e-39", "", ""),
+        ("R.const([[1.0, 2.0], [3.0, 4.0]])", "4.7", '("n", 2)', "(2, 2)"),
+        ("R.const([[[0.0]], [[0.0]]])", "4.7", "", ""),
+        ("y", "4.7", "", ""),
+    ],
+)
+def test_what_is_quantised_as_a_float(bias, scale, old, new):
+    """Floats that something else reads, scales that are not single or not usable, biases of other shapes."""
+    text = REQUANTISED.replace("BIAS", bias).replace("SCALE", scale)
+    after = FakeQuantizationToInteger()(from_source(text.replace(old, new)))
+    assert 'out_dtype="int32"' in after.script()
+    assert "R.const(1.0, " not in after.script()

@@ -161,6 +161,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "ConvertToDataflow",
         "FakeQuantizationToInteger",
         "DequantizeInProducts",
+        "SumsOfBytes",
         "FoldConstant",
         "FoldBatchnormToConv2D",
         "ConvTransposeToConv",

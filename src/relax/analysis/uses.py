@@ -6,6 +6,8 @@ that moves or drops bindings by these sets never parts a dimension from what bin
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..expr import Binding, Function, Var
@@ -60,6 +62,19 @@ def uses_of(*items: Node | None) -> Uses:
     uses = Uses()
     for item in items:
         uses.add(item)
+    return uses
+
+
+def times_used(bindings: Iterable[Binding]) -> Counter[Var]:
+    """The number of times that the values of bindings use each Relax variable; at least that, of nested functions."""
+    uses: Counter[Var] = Counter()
+
+    def visit(part: Node) -> None:
+        if isinstance(part, Var):
+            uses[part] += 1
+
+    for binding in bindings:
+        walk(binding.value, visit)
     return uses
 
 

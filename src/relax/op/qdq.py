@@ -97,15 +97,10 @@ class Quantize(Quantization):
     compute = topi.quantize
 
     def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
-        """On machines that multiply and add at once: products with the reciprocal of a known scale."""
+        """Products with the reciprocal of a known scale, on machines that multiply and add at once; nothing for 1."""
         data, scale, zero = call.args
         info = known_struct_info(data)
-        if (
-            not target.is_resolved
-            or not target.has_fma
-            or not isinstance(info, TensorStructInfo)
-            or info.dtype != "float32"
-        ):
+        if not target.is_resolved or not isinstance(info, TensorStructInfo) or info.dtype != "float32":
             return None
         if not isinstance(scale, Constant) or not isinstance(zero, Constant):
             return None
@@ -114,17 +109,20 @@ class Quantize(Quantization):
         point = zero.data.numpy()
         if point.dtype.kind not in "iu" or point.dtype.itemsize > 2 or self.out_dtype.bits > 8:
             return None
-        pair = reciprocal(np.float32(scale.data.numpy().item()), int(point.item()), self.out_dtype)
-        if pair is None:
+        number = np.float32(scale.data.numpy().item())
+        pair = reciprocal(number, int(point.item()), self.out_dtype) if target.has_fma else None
+        if pair is None and number != 1:
             return None
+        one = number == 1
+        formula = topi.qdq.quantize_by_one if one else topi.qdq.quantize_by_reciprocal
+        parts = () if one or pair is None else pair
 
-        def formula(*operands: te.Tensor) -> te.Tensor:
-            return topi.qdq.quantize_by_reciprocal(*operands, out_dtype=str(self.out_dtype))
+        def compute(*operands: te.Tensor) -> te.Tensor:
+            return formula(*operands, out_dtype=str(self.out_dtype))
 
-        least = self.out_dtype.min_value - int(point.item())
-        parts = [const(np.array(number, np.float32)) for number in (*pair, least)]
-        offset = const(np.array(int(point.item()) - topi.qdq.WHOLE_BITS, np.int32))
-        return builder.call_te(formula, data, *parts, offset, primfunc_name_hint=self.kernel_name())
+        numbers = [const(np.array(part, np.float32)) for part in parts]
+        limits = limits_of(self.out_dtype, int(point.item()))
+        return builder.call_te(compute, data, *numbers, *limits, primfunc_name_hint=self.kernel_name())
 
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype
@@ -141,6 +139,12 @@ class Quantize(Quantization):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return None, None, None
+
+
+def limits_of(dtype: DataType, zero: int) -> tuple[Constant, Constant]:
+    """The lower limit of a dtype without its zero point, and the offset of integers in the bits of a sum."""
+    offset = const(np.array(zero - topi.qdq.WHOLE_BITS, np.int32))
+    return const(np.array(int(dtype.min_value) - zero, np.float32)), offset
 
 
 @operator("relax.dequantize")

@@ -28,14 +28,14 @@ MOST_BITS: Final = 8
 """The most bits of the integers: the proof takes as long as there are integers."""
 
 
-def fused(x: Floats, factor: np.float32, addend: Floats) -> Floats:
+def fused(x: Floats, factor: Floats | np.float32, addend: Floats) -> Floats:
     """x * factor + addend, rounded once.
 
     The product is exact in float64. Where the sum is not, it becomes the neighbour whose last digit is odd, which is
     rounded to float32 as the exact sum is.
     """
     with np.errstate(all="ignore"):
-        product, other = x.astype(np.float64) * np.float64(factor), addend.astype(np.float64)
+        product, other = x.astype(np.float64) * factor.astype(np.float64), addend.astype(np.float64)
         total: NDArray[np.float64] = product + other
         part = total - product
         error = (product - (total - part)) + (other - part)

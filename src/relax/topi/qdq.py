@@ -67,19 +67,100 @@ def quantize_by_reciprocal(
     `least` on, the bits of sums grow with them, so that integers are limited from above as integers are.
     """
     target = DataType(out_dtype)
-    wide = DataType("uint32" if target.is_uint else "int32")
 
     def element(*i: Any) -> PrimExpr:
         value, quotient = Var("value", "float32"), Var("quotient", "float32")
-        limited = Select(quotient > least(), quotient, least())  # the least for NaN too
-        whole = intrin.reinterpret("int32", limited + const(WHOLE, "float32")) + offset()
-        number = intrin.reinterpret("uint32", whole) if target.is_uint else whole
-        result = cast_expr(target, intrin.min(number, const(target.max_value, wide)))
-        if not target.is_uint:
-            result = Select(intrin.isnan(quotient), const(0, target), result)
+        result = _rounded(quotient, least(), offset(), target)
         return Let(value, data(*i), Let(quotient, fma(value, high(), value * low()), result))
 
     return te.compute(data.shape, element, "quantized", tag="elemwise")
+
+
+def quantize_by_one(
+    data: te.Tensor, least: te.Tensor, offset: te.Tensor, out_dtype: str = "int8"
+) -> te.Tensor:
+    """`quantize_by_reciprocal` for the scale 1."""
+    target = DataType(out_dtype)
+
+    def element(*i: Any) -> PrimExpr:
+        value = Var("value", "float32")
+        return Let(value, data(*i), _rounded(value, least(), offset(), target))
+
+    return te.compute(data.shape, element, "quantized", tag="elemwise")
+
+
+def _rounded(quotient: Var, least: PrimExpr, offset: PrimExpr, target: DataType) -> PrimExpr:
+    """A float as an integer of 8 bits, from the parameters of `quantize_by_reciprocal`."""
+    wide = DataType("uint32" if target.is_uint else "int32")
+    limited = Select(quotient > least, quotient, least)  # the least for NaN too
+    whole = intrin.reinterpret("int32", limited + const(WHOLE, "float32")) + offset
+    number = intrin.reinterpret("uint32", whole) if target.is_uint else whole
+    result = cast_expr(target, intrin.min(number, const(target.max_value, wide)))
+    return result if target.is_uint else Select(intrin.isnan(quotient), const(0, target), result)
+
+
+def add_quantized(
+    left: te.Tensor,
+    right: te.Tensor,
+    factor: te.Tensor,
+    other: te.Tensor,
+    start: te.Tensor,
+    least: te.Tensor,
+    offset: te.Tensor,
+    out_dtype: str = "int8",
+) -> te.Tensor:
+    """The sum of two quantised tensors, quantised: two fused multiply-adds (`relax.op.byte_sums`).
+
+    `factor`, `other` and `start` are the numbers of these, the others those of `quantize_by_reciprocal`.
+    """
+
+    def element(*i: Any) -> PrimExpr:
+        a, b = (cast_expr("float32", part(*i)) for part in (left, right))
+        return _quantized_sum(a, b, (factor(), other(), start()), (least(), offset()), DataType(out_dtype))
+
+    return te.compute(left.shape, element, "added", tag="elemwise")
+
+
+def add_rounded(
+    data: te.Tensor,
+    right: te.Tensor,
+    low: te.Tensor,
+    high: te.Tensor,
+    factor: te.Tensor,
+    other: te.Tensor,
+    start: te.Tensor,
+    least: te.Tensor,
+    offset: te.Tensor,
+    out_dtype: str = "int8",
+) -> te.Tensor:
+    """`add_quantized` of what is quantised just before, by the scale 1, between the limits `low` and `high`.
+
+    The integers stay floats. The data are no NaN, or `low` stands for it.
+    """
+
+    def element(*i: Any) -> PrimExpr:
+        value = Var("value", "float32")
+        above = Select(value > low(), value, low())
+        whole = intrin.nearbyint(intrin.min(above, high()))
+        numbers = factor(), other(), start()
+        result = _quantized_sum(
+            whole, cast_expr("float32", right(*i)), numbers, (least(), offset()), DataType(out_dtype)
+        )
+        return Let(value, data(*i), result)
+
+    return te.compute(data.shape, element, "added", tag="elemwise")
+
+
+def _quantized_sum(
+    a: PrimExpr,
+    b: PrimExpr,
+    numbers: tuple[PrimExpr, PrimExpr, PrimExpr],
+    limits: tuple[PrimExpr, PrimExpr],
+    target: DataType,
+) -> PrimExpr:
+    factor, other, start = numbers
+    total = Var("total", "float32")
+    return Let(total, fma(a, factor, fma(b, other, start)), _rounded(total, *limits, target))
 
 
 def dequantize(
@@ -110,4 +191,12 @@ def dequantize_narrow(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor) 
     return te.compute(data.shape, element, "dequantized", tag="elemwise")
 
 
-__all__ = ["dequantize", "dequantize_narrow", "quantize", "quantize_by_reciprocal"]
+__all__ = [
+    "add_quantized",
+    "add_rounded",
+    "dequantize",
+    "dequantize_narrow",
+    "quantize",
+    "quantize_by_one",
+    "quantize_by_reciprocal",
+]

@@ -91,6 +91,7 @@ from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
 from .specialize_prim_func_based_on_call_site import SpecializePrimFuncBasedOnCallSite
 from .split_call_tir_by_pattern import SplitCallTIRByPattern
+from .sums_of_bytes import SumsOfBytes
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_param_struct_info import UpdateParamStructInfo
@@ -177,6 +178,7 @@ __all__ = [
     "SpecializePrimFuncBasedOnCallSite",
     "SplitCallTIRByPattern",
     "StaticPlanBlockMemory",
+    "SumsOfBytes",
     "TimingInstrument",
     "ToMixedPrecision",
     "ToNonDataflow",

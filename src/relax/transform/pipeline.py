@@ -29,6 +29,7 @@ from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .sums_of_bytes import SumsOfBytes
 from .to_non_dataflow import ToNonDataflow
 from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
@@ -62,6 +63,7 @@ GRAPH: tuple[Step, ...] = (
     Step(DivisionToMultiplication, "products are faster than quotients, once divisors are known"),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
+    Step(SumsOfBytes, "sums of quantised tensors take fewer roundings, once it is known who else uses what"),
 )
 """While the program still consists of operators."""
 

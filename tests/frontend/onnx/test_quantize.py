@@ -63,6 +63,37 @@ def test_quantised_convolution(agrees):
     agrees(text, *((small("uint8", n, 2, h, w), weight, bias) for n, h, w in ((1, 3, 4), (2, 5, 3))))
 
 
+def test_products_of_bytes_are_rounded_as_onnxruntime_rounds_them(agrees):
+    """All products of two bytes, of which some are almost half way between two numbers of the result."""
+    weights = ", ".join(map(str, range(-127, 128)))
+    text = f"""
+    agraph (uint8[N, 1, 1, 256] x) => (uint8[N, 255, 1, 256] y)
+    <float s = {{0.3}}, uint8 z = {{128}}, int8[255, 1, 1, 1] w = {{{weights}}}, float t = {{0.7}}, int8 u = {{0}},
+     float v = {{50.0}}, uint8 q = {{128}}> {{
+      y = QLinearConv (x, s, z, w, t, u, v, q) }}"""
+    agrees(text, np.arange(256, dtype="uint8").reshape(1, 1, 1, 256))
+
+
+@pytest.mark.parametrize("bias", [30, 2**23])
+@pytest.mark.parametrize("zero", [0, 120])
+def test_quantised_depthwise_convolution(agrees, imported, zero, bias):
+    """Sums and biases are float32, unless a bias is too large; other convolutions add one number for each channel."""
+    text = f"""
+    agraph (uint8[N, 2, H, W] x) => (uint8[N, 2, H, W] y, uint8[N, 1, H, W] z)
+    <int8[2, 1, 1, 3] w = {{1, -2, 127, 4, -128, 6}}, int8[1, 2, 1, 3] k = {{1, -2, 127, 4, -128, 6}},
+     int32[2] b = {{10, {bias}}}, int32[1] c = {{-30}}, float s = {{0.02}}, uint8 p = {{{zero}}}, float[2] t = {{0.01, 0.02}},
+     int8[2] u = {{0, 0}}, float r = {{0.03}}, int8 o = {{0}}, float v = {{0.1}}, uint8 q = {{5}}> {{
+      y = QLinearConv <pads = [0, 1, 0, 1], group = 2> (x, s, p, w, t, u, v, q, b)
+      z = QLinearConv <pads = [0, 1, 0, 1]> (x, s, p, k, r, o, v, q, c) }}"""
+    agrees(text, *(small("uint8", n, 2, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3), (0, 3, 3), (3, 16, 17))))
+    script = imported(text).script()
+    narrowed = [
+        line for line in script.splitlines() if "R.astype(" in line and line.endswith('dtype="int32")')
+    ]
+    assert script.count("R.add(") == 2
+    assert len(narrowed) == (bias >= 2**23)
+
+
 def test_products_with_known_weights_read_bytes(agrees, imported):
     """Zero points are taken out of the sums; weights without theirs are int8."""
     text = """

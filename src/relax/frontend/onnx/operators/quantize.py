@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from .nn import CONVOLUTIONS, conv, conv_windows
 
 FEW = 32
 """The products of a depthwise convolution of which float32 has every sum: of 32 it needs 20 digits."""
+LARGEST: Final = 2**23
+"""The biases that such sums may have besides: float32 has the result too."""
 
 
 def _axis(g: Emitter, x: Tensor, scale: Tensor, axis: int) -> int:
@@ -205,6 +208,17 @@ def _is_zero(g: Emitter, zero_point: Tensor) -> bool:
     return isinstance(zero_point, Constant) and not np.any(g.array(zero_point, "zero point"))
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """The sums of a convolution of integers, from which numbers for each channel are still to be subtracted."""
+
+    total: Tensor
+    are_floats: bool
+    """True for float32, which has all of them; else they are int32."""
+    zeros: NDArray[np.int32] | None
+    """None: nothing is to be subtracted."""
+
+
 @converter("ConvInteger", since=10)
 def conv_integer(
     g: Emitter,
@@ -220,43 +234,61 @@ def conv_integer(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Tensor:
+    sums = _sums(
+        g, x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    total = op.astype(g.emit(sums.total), "int32") if sums.are_floats else sums.total
+    return total if sums.zeros is None else op.subtract(g.emit(total), g.const(sums.zeros))
+
+
+def _sums(
+    g: Emitter,
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Tensor | None,
+    w_zero_point: Tensor | None,
+    *,
+    auto_pad: str,
+    dilations: Ints,
+    group: int,
+    kernel_shape: Ints,
+    pads: Ints,
+    strides: Ints,
+) -> _Sums:
     weights = _narrow_weights(g, w, w_zero_point, 0)
     point = _number_of(g, x_zero_point)
-    if weights is not None and point is not None and _is_bytes(g, x):
-        if group > 1 and weights.terms < FEW:
-            # float32 has all sums of so few products of bytes, and vectors of floats are faster where few are added up
-            centred = g.emit(op.subtract(op.astype(x, "float32"), g.const(point, "float32")) if point
-                             else op.astype(x, "float32"))  # fmt: skip
-            total = conv(
-                g, centred, g.const(weights.numbers.astype(np.float32)), auto_pad=auto_pad, dilations=dilations,
-                group=group, kernel_shape=kernel_shape, pads=pads, strides=strides,
-            )  # fmt: skip
-            return op.astype(g.emit(total), "int32")
-        # Of data that are padded with their zero point x, the sums are x (sum of a channel's weights) too large.
-        weight = g.const(weights.numbers)
-        data, padding, attributes = conv_windows(
-            g, x, weight, auto_pad, dilations=dilations, kernel_shape=kernel_shape, pads=pads, strides=strides,
-            filling=point,
+    if weights is None or point is None or not _is_bytes(g, x):
+        data, weight = g.emit(_centred(g, x, x_zero_point)), g.emit(_centred(g, w, w_zero_point, 0))
+        total = conv(
+            g, data, weight, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+            pads=pads, strides=strides,
         )  # fmt: skip
-        function = CONVOLUTIONS[g.ndim(x) - 2]
-        total = function(g.emit(data), weight, padding=padding, groups=group, out_dtype="int32", **attributes)
-        if not point:
-            return total
-        sums = weights.sums(tuple(range(1, weights.numbers.ndim)))
-        sums = np.reshape(sums, (1, -1, *[1] * (g.ndim(x) - 2)))
-        return op.subtract(g.emit(total), g.const(sums * np.int32(point)))
-    data, weight = g.emit(_centred(g, x, x_zero_point)), g.emit(_centred(g, w, w_zero_point, 0))
-    return conv(
-        g,
-        data,
-        weight,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+        return _Sums(total, False, None)
+    if group > 1 and weights.terms < FEW:
+        # float32 has all sums of so few products of bytes, and vectors of floats are faster where few are added up
+        centred = g.emit(op.subtract(op.astype(x, "float32"), g.const(point, "float32")) if point
+                         else op.astype(x, "float32"))  # fmt: skip
+        total = conv(
+            g, centred, g.const(weights.numbers.astype(np.float32)), auto_pad=auto_pad, dilations=dilations,
+            group=group, kernel_shape=kernel_shape, pads=pads, strides=strides,
+        )  # fmt: skip
+        return _Sums(total, True, None)
+    # Of data that are padded with their zero point x, the sums are x (sum of a channel's weights) too large.
+    weight = g.const(weights.numbers)
+    data, padding, attributes = conv_windows(
+        g, x, weight, auto_pad, dilations=dilations, kernel_shape=kernel_shape, pads=pads, strides=strides,
+        filling=point,
+    )  # fmt: skip
+    function = CONVOLUTIONS[g.ndim(x) - 2]
+    total = function(g.emit(data), weight, padding=padding, groups=group, out_dtype="int32", **attributes)
+    zeros = weights.sums(tuple(range(1, weights.numbers.ndim))) * np.int32(point)
+    return _Sums(total, False, np.reshape(zeros, _along_channels(g, x)) if point else None)
+
+
+def _along_channels(g: Emitter, x: Tensor) -> list[int]:
+    """The shape of numbers for each channel."""
+    return [1, -1, *[1] * (g.ndim(x) - 2)]
 
 
 def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
@@ -270,10 +302,15 @@ def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
 def _requantized(
     g: Emitter, total: Tensor, factor: Tensor, y_scale: Tensor, y_zero_point: Tensor, axis: int
 ) -> Tensor:
-    """An int32 result times `factor`, which is a number or one per index of an axis, quantised anew."""
+    """An integer result times `factor`, which is a number or one per index of an axis, quantised anew.
+
+    The factor is divided by the new scale first, as onnxruntime does it, so that numbers are rounded alike.
+    """
     value = g.emit(total)
-    scaled = op.multiply(op.astype(value, "float32"), _spread(g, value, factor, axis, 0))
-    return quantize_linear(g, g.emit(scaled), y_scale, y_zero_point)
+    whole = op.divide(factor, op.astype(_one_number(g, y_scale), "float32"))
+    floats = value if g.dtype(value) == "float32" else op.astype(value, "float32")
+    scaled = op.multiply(floats, _spread(g, value, g.emit(whole), axis, 0))
+    return quantize_linear(g, g.emit(scaled), g.const(1.0, "float32"), y_zero_point)
 
 
 @converter("QLinearMatMul", since=10)
@@ -296,6 +333,22 @@ def qlinear_matmul(
     return _requantized(g, total, factor, y_scale, y_zero_point, -1)
 
 
+def _with_bias(g: Emitter, x: Tensor, sums: _Sums, bias: Tensor | None) -> Tensor:
+    """Sums plus biases, less what is to be subtracted: one addition of known numbers, in float32 where that has all."""
+    total, shape = sums.total, _along_channels(g, x)
+    known = np.zeros(1, np.int32) if bias is None else None
+    if isinstance(bias, Constant):
+        known = np.asarray(g.array(bias, "bias")).astype(np.int32)
+    if known is not None:
+        numbers = np.reshape(known, shape) - (0 if sums.zeros is None else sums.zeros)
+        if not sums.are_floats or np.abs(numbers.astype(np.int64)).max(initial=0) < LARGEST:
+            added = g.const(numbers, "float32" if sums.are_floats else "int32")
+            return op.add(g.emit(total), added) if numbers.any() else total
+    total = op.astype(g.emit(total), "int32") if sums.are_floats else total
+    total = total if sums.zeros is None else op.subtract(g.emit(total), g.const(sums.zeros))
+    return total if bias is None else op.add(g.emit(total), op.reshape(bias, shape))
+
+
 @converter("QLinearConv", since=10)
 def qlinear_conv(
     g: Emitter,
@@ -316,21 +369,11 @@ def qlinear_conv(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Tensor:
-    total = conv_integer(
-        g,
-        x,
-        w,
-        x_zero_point,
-        w_zero_point,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
-    if B is not None:
-        total = op.add(total, op.reshape(B, [1, -1, *[1] * (g.ndim(x) - 2)]))
+    sums = _sums(
+        g, x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    total = _with_bias(g, x, sums, B)
     factor = g.emit(op.multiply(_one_number(g, x_scale), _one_number(g, w_scale)))
     return _requantized(g, total, factor, y_scale, y_zero_point, 1)
 
