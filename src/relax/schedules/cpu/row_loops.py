@@ -360,7 +360,7 @@ class RowLoops:
             read = self.panel.planes, self.pixels + self.panel.reach
             return part_of(
                 panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: self._part_of_ring(
-                    ring, slot, t * self.pixels, self.pixels, pieces, lambda out: (
+                    ring, slot, t * self.pixels, pieces, lambda out: (
                         sums(data, out, simplify(q + t)))))  # fmt: skip
 
         return loop("t", self.data_tiles, tile)
@@ -370,12 +370,12 @@ class RowLoops:
         return self._changed(self.chain.expand.finish, acc, pieces, simplify(first * self.lanes), out)
 
     def _part_of_ring(
-        self, ring: Buffer, slot: PrimExpr, x: PrimExpr, pixels: int, pieces: Sequence[Piece],
+        self, ring: Buffer, slot: PrimExpr, x: PrimExpr, pieces: Sequence[Piece],
         body: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of the place of some pixels of a line of the ring, from pixel `x` of the expanded image on."""
+        """`body` of the place of a tile in a line of the ring, from pixel `x` of the expanded image on."""
         place = (slot * self.line + self.along.before + x) * self.group_pitch
-        shape, strides = (pixels, self._span(pieces) * self.lanes), (self.group_pitch, 1)
+        shape, strides = (self.pixels, self._span(pieces) * self.lanes), (self.group_pitch, 1)
         return part_of(ring, place, shape, strides, body)
 
     def _beside(self, ring: Buffer, slot: PrimExpr) -> Stmt:
@@ -573,15 +573,14 @@ class RowLoops:
 
     def _product(
         self, pieces: Sequence[Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
-        number: PrimExpr, stored: Callable[[Buffer], Stmt], pixels: int | None = None,
+        number: PrimExpr, stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
         """A tile: sums of pixels times weights, from a vector of channels on, in registers.
 
         `steps` makes of the products of one place in the depth of the sums the loop over all. Where weights are many,
-        each tile asks for a vector of those behind its own, by its number among the tiles of these weights. A tile that
-        has fewer pixels than others is told how many.
+        each tile asks for a vector of those behind its own, by its number among the tiles of these weights.
         """
-        (packed, first), vectors, rows = weights, self._span(pieces), pixels or self.pixels
+        (packed, first), vectors = weights, self._span(pieces)
         width, ahead = vectors * self.lanes, Var("ahead", "int64")
         is_far = BYTES * math.prod(map(_number, packed.shape)) >= FAR
 
@@ -605,7 +604,7 @@ class RowLoops:
             asked = (
                 [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
             )
-            return block([*asked, *loads, loop("p", rows, pixel, ForKind.UNROLLED)])
+            return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
         def cleared(acc: Buffer, p: Var) -> Stmt:
             zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
@@ -614,10 +613,10 @@ class RowLoops:
         def tile(acc: Buffer) -> Stmt:
             added = alloc("vectors", (width,), self.factor, "local", lambda line: steps(
                 lambda k, left: step(acc, line, k, left)))  # fmt: skip
-            begun = loop("p", rows, lambda p: cleared(acc, p), ForKind.UNROLLED)
+            begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
             return block([begun, added, stored(acc)])
 
-        result = alloc("acc", (rows, width), DTYPE, "local", tile)
+        result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
         place = simplify(first + vectors + floormod(number, vectors))
         return LetStmt(ahead, place, result) if is_far else result
 

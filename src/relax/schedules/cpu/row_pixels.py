@@ -3,9 +3,8 @@
     ring[g, q % 3, x, :] = f(We[g, ci, :] * X[n, q, x, ci])                             read where they are
     C[n, y, x, jo * 48 + …] = k(Wp[jo, c, :] * D[r, x, c])                              stored from registers
 
-The data needs no panel, and results need not be turned. The pixels of a line behind whole tiles are tiles of one pixel:
-such a tile takes less time than its share of a whole one, so that these take no more than one that is filled up, and
-nothing is read or stored beside a line.
+The data needs no panel, and results need not be turned. The last tile of a line reads its last pixel in the place of
+those behind it, and does not store these.
 """
 
 from __future__ import annotations
@@ -58,26 +57,29 @@ class PixelRowLoops(RowLoops):
         (_, ring), (slot, first, pieces) = buffers, place
         y = simplify(q - self.down.before)
 
-        def tile(x: PrimExpr, number: PrimExpr, pixels: int) -> Stmt:
+        def tile(t: PrimExpr, is_whole: bool) -> Stmt:
+            start = t * self.pixels
+
+            def pixel(p: Var) -> PrimExpr:
+                return start + p if is_whole else minimum(start + p, self.extents[1] - 1)
+
             def steps(step: Step) -> Stmt:
                 return loop("k", self.panel.depth, lambda k: step(k, lambda p: BufferLoad(
-                    self.data, (*band.image, y, x + p, k))))  # fmt: skip
+                    self.data, (*band.image, y, pixel(p), k))))  # fmt: skip
 
-            return self._part_of_ring(ring, slot, x, pixels, pieces, lambda out: self._product(
-                pieces, steps, (weights, first), simplify(q + number),
-                lambda acc: self._put(acc, pieces, first, out), pixels))  # fmt: skip
+            return self._part_of_ring(ring, slot, start, pieces, lambda out: self._product(
+                pieces, steps, (weights, first), simplify(q + t),
+                lambda acc: self._put(acc, pieces, first, out)))  # fmt: skip
 
         return self._along_line(self.extents[1], tile)
 
-    def _along_line(self, width: PrimExpr, tile: Callable[[PrimExpr, PrimExpr, int], Stmt]) -> Stmt:
-        """Whole tiles of a line, and tiles of one pixel behind them; `tile` is told the first pixel and a number."""
+    def _along_line(self, width: PrimExpr, tile: Callable[[PrimExpr, bool], Stmt]) -> Stmt:
+        """The tiles of a line, each told its number, and whether all of its pixels are in the line."""
         whole = simplify(floordiv(width, self.pixels))
-        rest = simplify(width - whole * self.pixels)
-        done = loop("t", whole, lambda t: tile(t * self.pixels, t, self.pixels))
-        if is_const(rest, 0):
+        done = loop("t", whole, lambda t: tile(t, True))
+        if is_const(simplify(width - whole * self.pixels), 0):
             return done
-        return block([done, loop("x", rest, lambda x: let("place", simplify(whole * self.pixels + x), lambda place: (
-            tile(place, x, 1))))])  # fmt: skip
+        return block([done, named("t", whole, lambda t: IfThenElse(t * self.pixels < width, tile(t, False)))])
 
     def _projected(
         self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
@@ -89,15 +91,16 @@ class PixelRowLoops(RowLoops):
         groups = self.project_groups
 
         def line(i: PrimExpr, y: PrimExpr, vector: PrimExpr, pieces: Sequence[Piece]) -> Stmt:
-            def tile(x: PrimExpr, number: PrimExpr, pixels: int) -> Stmt:
-                at = ((first + i) * self.tiles * self.pixels + x) * self.pitch
+            def tile(t: PrimExpr, is_whole: bool) -> Stmt:
+                at = ((first + i) * self.tiles + t) * (self.pixels * self.pitch)
+                place = (*band.image, y, t * self.pixels)
                 return part_of(
-                    middle, at, (pixels, self.middle), (self.pitch, 1), lambda data: self._product(
-                        pieces, lambda step: self._steps(data, step), (weights, vector), simplify(i + number),
-                        lambda acc: self._stored_pixels(acc, pieces, (*band.image, y, x), vector), pixels))  # fmt: skip
+                    middle, at, (self.pixels, self.middle), (self.pitch, 1), lambda data: self._product(
+                        pieces, lambda step: self._steps(data, step), (weights, vector), simplify(i + t),
+                        lambda acc: self._stored_pixels(acc, pieces, place, vector, is_whole)))  # fmt: skip
 
-            return IfThenElse(y < self.chain.project.windows.axes[0].size, self._along_line(
-                self.chain.project.windows.axes[1].size, tile))  # fmt: skip
+            rows, columns = self.chain.project.windows.axes
+            return IfThenElse(y < rows.size, self._along_line(columns.size, tile))
 
         def lines(vector: PrimExpr, segment: Segment) -> Stmt:
             pieces = self._pieces(segment.size, self.outputs)
@@ -113,8 +116,8 @@ class PixelRowLoops(RowLoops):
         )
 
     def _stored_pixels(
-        self, acc: Buffer, pieces: Sequence[Piece], place: Sequence[PrimExpr], vector: PrimExpr
-    ) -> Stmt:
+        self, acc: Buffer, pieces: Sequence[Piece], place: Sequence[PrimExpr], vector: PrimExpr, is_whole: bool
+    ) -> Stmt:  # fmt: skip
         """Store what is made of the sums of a tile, from a pixel of an image and a vector of channels on."""
         finish = self.chain.project.finish
         indices = self.chain.project.windows.out.indices
@@ -137,9 +140,12 @@ class PixelRowLoops(RowLoops):
 
             return loop("v", piece.lanes, lane, ForKind.VECTORIZED)
 
-        return loop(
-            "p", acc.shape[0], lambda p: block(stored(p, piece) for piece in pieces), ForKind.UNROLLED
-        )
+        def pixel(p: Var) -> Stmt:
+            result = block(stored(p, piece) for piece in pieces)
+            return result if is_whole else IfThenElse(x + p < columns.size, result)
+
+        columns = self.chain.project.windows.axes[1]
+        return loop("p", self.pixels, pixel, ForKind.UNROLLED)
 
 
 __all__ = ["PixelRowLoops"]
