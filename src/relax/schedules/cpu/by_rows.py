@@ -25,7 +25,8 @@ network has: `row_panels` has the two forms of the panel, of which tiles read th
 Each core has images, or chunks of lines of one, for itself, and what is in between stays in its own cache; at the seams
 of chunks, lines are expanded twice. An image of few lines is one chunk, whose groups and parts the cores share.
 
-Chains of bfloat16 have loops of their own (`row_words`), where the machine has dot products of it.
+Data and results may have channels behind pixels: then neither panel nor transpose is needed (`row_pixels`). Chains of
+bfloat16 have loops of their own (`row_words`), where the machine has dot products of it.
 
 All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the
 function is arranged by the rule for it.
