@@ -1,4 +1,4 @@
-"""Recognising kernels of one convolution with channels before pixels, of images with two dimensions of pixels.
+"""Recognising kernels of convolutions with channels before pixels, of images with two dimensions of pixels.
 
     padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)         (if there is padding)
     C[n, co, h, w] += W[co, ci, i, j] * padded[n, ci, h + i, w + j]             a reduction
@@ -23,6 +23,8 @@ DTYPE = "float32"
 NARROW: Final = "bfloat16"
 """The dtype of other data and weights, whose products are added up in float32."""
 RANK = 4
+LENGTH: Final = 3
+"""The convolutions of a chain."""
 FEW: Final = 4
 """The most input channels of a first layer: colours, and one more."""
 
@@ -41,6 +43,58 @@ class Convolution:
     """True for several taps, of one input channel, and as many output channels as input channels."""
     is_first: bool
     """True for several taps of float32, of all of at most `FEW` input channels, as in the first layer of a network."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A kernel of three convolutions, each of which reads what the one before it computed.
+
+    The first has single elements or few channels, the second is depthwise, the last has single elements.
+    """
+
+    data: Buffer
+    """The parameter that is the data of the first."""
+    is_first: bool
+    """True if the first has windows of few channels."""
+    weights: tuple[Buffer, ...]
+    result: Buffer
+    """The parameter that is the result."""
+    beside: tuple[Buffer, ...]
+    """The other parameters of as many dimensions that results are computed of, such as a residual."""
+
+
+def chain_of(func: PrimFunc) -> Chain | None:
+    """The chain of convolutions that a kernel computes; None if it is none."""
+    nests = [nest_of(stmt) for stmt in root_of(func)[1]]
+    known = [nest for nest in nests if nest is not None]
+    sums = [nest for nest in known if nest.is_reduction]
+    if len(known) < len(nests) or len(sums) != LENGTH or sums[-1] not in known[-2:]:
+        return None
+    buffers = [*func.buffer_map.values(), *root_of(func)[0]]
+    parts = [part for nest in sums if (part := _of_sum(nest, known, buffers)) is not None]
+    if len(parts) != LENGTH:
+        return None
+    first, middle, last = parts
+    params = tuple(func.buffer_map.values())
+    source = _source(first.data, [nest for nest in known if not nest.is_reduction], params)
+    result = known[-1].stores[0].buffer
+    begins = first.is_of_elements or first.is_first
+    if not (begins and middle.is_depthwise and last.is_of_elements) or source is None or result not in params:
+        return None
+    read = {load.buffer: None for nest in known[known.index(sums[-1]) :] for load in nest.loads()}
+    beside = tuple(b for b in read if b in params and b.ndim == RANK and b is not last.weights)
+    return Chain(source, first.is_first, tuple(part.weights for part in parts), result, beside)
+
+
+def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Convolution | None:
+    """The convolution that a reduction computes, of data among these buffers."""
+    factors = _factors(nest)
+    if factors is None:
+        return None
+    others = [other for other in nests if other is not nest]
+    pairs = (factors, factors[::-1])
+    found = (_convolution(nest, weight, data, others, buffers) for weight, data in pairs)
+    return next((part for part in found if part is not None), None)
 
 
 def convolution_of(func: PrimFunc) -> Convolution | None:
@@ -125,4 +179,4 @@ def _equal(a: PrimExpr, b: PrimExpr) -> bool:
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
-__all__ = ["DTYPE", "FEW", "NARROW", "Convolution", "convolution_of"]
+__all__ = ["DTYPE", "FEW", "NARROW", "RANK", "Chain", "Convolution", "chain_of", "convolution_of"]

@@ -61,6 +61,7 @@ from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fusion import (
     AnnotateTIROpPattern,
+    ChannelsLast,
     FuseAttention,
     FuseConvolutions,
     FuseOps,
@@ -111,6 +112,7 @@ __all__ = [
     "BundleModelParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "ChannelsLast",
     "CheckReuse",
     "CombineParallelMatmul",
     "ConvTransposeToConv",

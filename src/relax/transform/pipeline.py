@@ -19,7 +19,7 @@ from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fake_quantization_to_integer import FakeQuantizationToInteger
 from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseAttention, FuseConvolutions, FuseOps, FuseTIR
+from .fusion import AnnotateTIROpPattern, ChannelsLast, FuseAttention, FuseConvolutions, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
@@ -96,6 +96,10 @@ FUSE: tuple[Step, ...] = (
     ),
     Step(FuseTIR, "a group becomes one kernel, whose intermediate results need no tensors"),
     Step(FuseConvolutions, "convolutions have what is behind them: some of them become one kernel, by rows"),
+    Step(
+        ChannelsLast,
+        "such kernels follow each other: they need not put channels first for what only they read",
+    ),
 )
 """After LegalizeOps: several kernels become one."""
 

@@ -25,7 +25,8 @@ network has: `row_panels` has the two forms of the panel, of which tiles read th
 Each core has images, or chunks of lines of one, for itself, and what is in between stays in its own cache; at the seams
 of chunks, lines are expanded twice. An image of few lines is one chunk, whose groups and parts the cores share.
 
-Chains of bfloat16 have loops of their own (`row_words`), where the machine has dot products of it.
+Data and results may have channels behind pixels: then neither panel nor transpose is needed (`row_pixels`). Chains of
+bfloat16 have loops of their own (`row_words`), where the machine has dot products of it.
 
 All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the
 function is arranged by the rule for it.
@@ -33,7 +34,7 @@ function is arranged by the rule for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...target import Target
 from ...tir import Buffer, PrimFunc
@@ -42,6 +43,7 @@ from ...tir.nests import root_of
 from ..contraction import with_root
 from ..rule import PackedFunction, Packing, ScheduleRule
 from .chains import Chain, chain_of, weights_of
+from .channels_last import with_channels_first, with_copies
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .dot_convolutions import DotConvolution
@@ -49,6 +51,7 @@ from .few_channels import FewChannels
 from .packed_panels import users_of
 from .pointwise import Pointwise
 from .row_loops import RowLoops
+from .row_pixels import PixelRowLoops
 from .row_words import word_rows
 from .tiling import tile_for
 from .word_pixels import WordPixels
@@ -59,30 +62,39 @@ class ByRows(ScheduleRule):
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         """Each convolution by the rule for it: weights that are not known are in no order for the tiles of a chain."""
-        if not func.attrs.get("tir.noalias") or chain_of(func) is None:
+        if not func.attrs.get("tir.noalias"):
             return None
-        return _one_by_one(func, target, tunable)
+        copied = with_copies(func)
+        if copied is func and chain_of(func) is None:
+            return None
+        return _one_by_one(copied, target, tunable)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """The function for weights that are packed as its tiles read them."""
-        chain = chain_of(func) if func.attrs.get("tir.noalias") else None
-        if chain is None:
+        if not func.attrs.get("tir.noalias"):
             return None
+        usual, last = with_channels_first(func)
+        chain = chain_of(usual)
+        if chain is None:
+            copied = with_copies(func)
+            return None if copied is func else _packed_one_by_one(copied, target, constants)
         buffers = dict(func.buffer_map)
         positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
         weights = weights_of(chain)
         lanes = tile_for(target, 32).lanes
-        writer = writer_of(chain, target, lanes)
+        writer = writer_of(chain, target, lanes, last)
         if writer is not None and all(w in positions and users_of(func, w) == 1 for w in weights):
             return _by_rows(func, writer, [positions[w] for w in weights])
-        return _packed_one_by_one(func, target, constants)
+        return _packed_one_by_one(with_copies(func), target, constants)
 
 
-def writer_of(chain: Chain, target: Target, lanes: int) -> RowLoops | None:
+def writer_of(chain: Chain, target: Target, lanes: int, last: Mapping[Buffer, Buffer]) -> RowLoops | None:
     """Writer of the loops of a chain; None if the machine has no vectors, or none of its numbers."""
     if lanes == 1:
         return None
-    return word_rows(chain, target, lanes) if chain.is_narrow else RowLoops(chain, target, lanes)
+    if chain.is_narrow:
+        return None if last else word_rows(chain, target, lanes)
+    return PixelRowLoops(chain, target, lanes, last) if last else RowLoops(chain, target, lanes)
 
 
 def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> PackedFunction:

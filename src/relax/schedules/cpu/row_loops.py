@@ -59,7 +59,7 @@ LEAST: Final = 4
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """A vector of a tile: where it begins, and its lanes."""
 
     start: int
@@ -67,7 +67,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Band:
+class Band:
     """Lines of a chunk of the result that are computed together."""
 
     image: list[PrimExpr]
@@ -210,16 +210,20 @@ class RowLoops:
                 result = AllocBuffer(table.buffer, block([table.filled(link.channels, self.lanes), result]))
         return self.sizes.around(result)
 
-    def _unit(self, image: list[PrimExpr], chunk: PrimExpr, weights: tuple[Buffer, Buffer, Buffer]) -> Stmt:
-        """A chunk of an image. Its groups of channels are shared by the cores if it is all that there is."""
-        expand, depthwise, project = weights
-        sizes = {
+    def _scratch_sizes(self) -> dict[str, PrimExpr]:
+        """The elements of what a chunk needs memory for."""
+        return {
             "panel": self.met * (self.panel.planes * self.panel_width),
             "ring": self.line * (self.number * self.down.taps * self.group_pitch),
             "middle": self.band * (self.tiles * (self.pixels * self.pitch)),
         }
 
-        def tasks(band: _Band, panel: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
+    def _unit(self, image: list[PrimExpr], chunk: PrimExpr, weights: tuple[Buffer, Buffer, Buffer]) -> Stmt:
+        """A chunk of an image. Its groups of channels are shared by the cores if it is all that there is."""
+        expand, depthwise, project = weights
+        sizes = self._scratch_sizes()
+
+        def tasks(band: Band, panel: Buffer, ring: Buffer, middle: Buffer) -> Stmt:
             parts = simplify(ceildiv(self.band, self.together))
             radix = [("part", parts), ("group", int64(self.finals))]
             return block([
@@ -239,7 +243,7 @@ class RowLoops:
 
         return allocated(list(sizes), [])
 
-    def _band(self, image: list[PrimExpr], chunk: PrimExpr, b: Var, body: Callable[[_Band], Stmt]) -> Stmt:
+    def _band(self, image: list[PrimExpr], chunk: PrimExpr, b: Var, body: Callable[[Band], Stmt]) -> Stmt:
         """`body` of a band of a chunk."""
         stride, taps = self.down.stride, self.down.taps
         begins = b < 1
@@ -249,13 +253,13 @@ class RowLoops:
             count = Select(begins, (lines - 1) * stride + taps, lines * stride)
             count = Select(lines > 0, count, int64(0))
             return named("fresh", fresh, lambda fresh: named("count", count, lambda count: body(
-                _Band(image, line, lines, fresh, count, begins))))  # fmt: skip
+                Band(image, line, lines, fresh, count, begins))))  # fmt: skip
 
         end = minimum(chunk * self.share + self.share, self.height)
         return named("line", simplify(chunk * self.share + b * self.band), lambda line: named("lines", simplify(maximum(
             minimum(self.band, end - line), int64(0))), lambda lines: with_lines(line, lines)))  # fmt: skip
 
-    def _copied(self, band: _Band, panel: Buffer) -> Stmt:
+    def _copied(self, band: Band, panel: Buffer) -> Stmt:
         """Copy what the new lines of the expanded image are made of, with zeros behind each line."""
 
         def line(i: Var) -> Stmt:
@@ -270,7 +274,7 @@ class RowLoops:
 
     def _lines(
         self,
-        band: _Band,
+        band: Band,
         group: PrimExpr,
         expand: Buffer,
         depthwise: Buffer,
@@ -311,7 +315,7 @@ class RowLoops:
 
     def _expanded(
         self,
-        band: _Band,
+        band: Band,
         group: PrimExpr,
         q: PrimExpr,
         slots: PrimExpr,
@@ -319,25 +323,10 @@ class RowLoops:
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:
         """Put a line, `q` with the padding, of a group of channels into the ring."""
-        panel, ring = buffers
-        finish, lanes = self.chain.expand.finish, self.lanes
+        _, ring = buffers
 
-        def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[_Piece]) -> Stmt:
-            source = (q - band.fresh) * (self.panel.planes * self.panel_width)
-
-            def sums(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
-                return self._product(
-                    pieces, lambda step: self.panel.steps(data, step), (weights, first), number,
-                    lambda acc: self._changed(finish, acc, pieces, simplify(first * lanes), out))  # fmt: skip
-
-            def tile(t: Var) -> Stmt:
-                place = (slot * self.line + self.along.before + t * self.pixels) * self.group_pitch
-                shape, strides = (self.pixels, self._span(pieces) * lanes), (self.group_pitch, 1)
-                read = self.panel.planes, self.pixels + self.panel.reach
-                return part_of(panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: part_of(
-                    ring, place, shape, strides, lambda out: sums(data, out, simplify(q + t))))  # fmt: skip
-
-            return loop("t", self.data_tiles, tile)
+        def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[Piece]) -> Stmt:
+            return self._line_of_tiles(band, q, (slot, first, pieces), weights, buffers)
 
         def inside(slot: PrimExpr) -> Stmt:
             large = self.groups[0]
@@ -353,6 +342,41 @@ class RowLoops:
             "y", simplify(q - self.down.before), lambda y: IfThenElse(
                 And(y >= 0, y < self.extents[0]), inside(slot), self._zeros(
                     ring, slot, int64(0), self.line))))  # fmt: skip
+
+    def _line_of_tiles(
+        self, band: Band, q: PrimExpr, place: tuple[PrimExpr, PrimExpr, Sequence[Piece]], weights: Buffer,
+        buffers: tuple[Buffer, Buffer],
+    ) -> Stmt:  # fmt: skip
+        """The tiles of a line of the ring, of the vectors of channels from one on."""
+        (panel, ring), (slot, first, pieces) = buffers, place
+        source = (q - band.fresh) * (self.panel.planes * self.panel_width)
+
+        def sums(data: Buffer, out: Buffer, number: PrimExpr) -> Stmt:
+            return self._product(
+                pieces, lambda step: self.panel.steps(data, step), (weights, first), number,
+                lambda acc: self._put(acc, pieces, first, out))  # fmt: skip
+
+        def tile(t: Var) -> Stmt:
+            read = self.panel.planes, self.pixels + self.panel.reach
+            return part_of(
+                panel, source + t * self.pixels, read, (self.panel_width, 1), lambda data: self._part_of_ring(
+                    ring, slot, t * self.pixels, pieces, lambda out: (
+                        sums(data, out, simplify(q + t)))))  # fmt: skip
+
+        return loop("t", self.data_tiles, tile)
+
+    def _put(self, acc: Buffer, pieces: Sequence[Piece], first: PrimExpr, out: Buffer) -> Stmt:
+        """Put what is made of the sums of a tile, from a vector of channels on, into a part of the ring."""
+        return self._changed(self.chain.expand.finish, acc, pieces, simplify(first * self.lanes), out)
+
+    def _part_of_ring(
+        self, ring: Buffer, slot: PrimExpr, x: PrimExpr, pieces: Sequence[Piece],
+        body: Callable[[Buffer], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """`body` of the place of a tile in a line of the ring, from pixel `x` of the expanded image on."""
+        place = (slot * self.line + self.along.before + x) * self.group_pitch
+        shape, strides = (self.pixels, self._span(pieces) * self.lanes), (self.group_pitch, 1)
+        return part_of(ring, place, shape, strides, body)
 
     def _beside(self, ring: Buffer, slot: PrimExpr) -> Stmt:
         """Zeros before and behind a line of the ring."""
@@ -372,7 +396,7 @@ class RowLoops:
                 "v", self.group_pitch // lanes, lambda v: vector_store(part, (v * lanes,), self.zero))))  # fmt: skip
 
     def _depthwise(
-        self, band: _Band, r: Var, group: tuple[PrimExpr, PrimExpr], slots: PrimExpr, weights: Buffer,
+        self, band: Band, r: Var, group: tuple[PrimExpr, PrimExpr], slots: PrimExpr, weights: Buffer,
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
         """The depthwise sums of a line of a group: so many vectors of channels from the first one on."""
@@ -418,14 +442,14 @@ class RowLoops:
             cleared = loop("p", self.pixels, lambda p: vector_store(acc, (p, 0), self.zero), ForKind.UNROLLED)
             added = [tap(acc, i, j) for i in range(len(parts)) for j in range(along.taps)]
             finish, columns = self.chain.depthwise.finish, simplify(c * lanes)
-            return block([cleared, *added, self._changed(finish, acc, [_Piece(0, lanes)], columns, out)])
+            return block([cleared, *added, self._changed(finish, acc, [Piece(0, lanes)], columns, out)])
 
         return alloc("acc", (self.pixels, lanes), DTYPE, "local", sums)
 
     # ------------------------------------------------------------------ projection
 
     def _projected(
-        self, band: _Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
+        self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
     ) -> Stmt:
         """The results of some lines of a band, of a group of channels."""
         first = simplify(part * self.together)
@@ -446,7 +470,7 @@ class RowLoops:
             groups, group, lambda vector, number: chosen(vector, number, count, sums))))  # fmt: skip
 
     def _products(
-        self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[_Piece],
+        self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[Piece],
         buffers: tuple[Buffer, Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
         """The sums of so many lines, of a group of channels that begins with a vector."""
@@ -474,7 +498,7 @@ class RowLoops:
         return loop("i", count, lambda i: loop("t", self.tiles, lambda t: tile(i, t)))
 
     def _results(
-        self, band: _Band, first: PrimExpr, count: PrimExpr, vectors: tuple[PrimExpr, PrimExpr], sums: Buffer
+        self, band: Band, first: PrimExpr, count: PrimExpr, vectors: tuple[PrimExpr, PrimExpr], sums: Buffer
     ) -> Stmt:
         """Store what is made of the sums of so many lines, of some vectors of channels."""
         (start, number), most = vectors, self.project_groups[0].size
@@ -529,26 +553,26 @@ class RowLoops:
 
     # ------------------------------------------------------------------ tiles
 
-    def _pieces(self, size: int, channels: int) -> tuple[_Piece, ...]:
+    def _pieces(self, size: int, channels: int) -> tuple[Piece, ...]:
         """The vectors of a tile; the last one may be half of one if the tile has all channels.
 
         Then all are halves where registers hold the sums: elements of the data are spread in less time.
         """
         lanes, half = self.lanes, self.lanes // 2
-        pieces = [_Piece(v * lanes, lanes) for v in range(size)]
+        pieces = [Piece(v * lanes, lanes) for v in range(size)]
         if lanes > 2 and 0 < channels - (size - 1) * lanes <= half:
             halves = 2 * size - 1
             if (self.pixels + 1) * halves < self.registers:
-                return tuple(_Piece(v * half, half) for v in range(halves))
-            pieces[-1] = _Piece((size - 1) * lanes, half)
+                return tuple(Piece(v * half, half) for v in range(halves))
+            pieces[-1] = Piece((size - 1) * lanes, half)
         return tuple(pieces)
 
-    def _span(self, pieces: Sequence[_Piece]) -> int:
+    def _span(self, pieces: Sequence[Piece]) -> int:
         """The vectors of channels that a tile has, the last of them whole."""
         return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
 
     def _product(
-        self, pieces: Sequence[_Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
+        self, pieces: Sequence[Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
         number: PrimExpr, stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
         """A tile: sums of pixels times weights, from a vector of channels on, in registers.
@@ -569,7 +593,7 @@ class RowLoops:
             def pixel(p: Var) -> Stmt:
                 element = Var("a", self.factor)
 
-                def added(piece: _Piece) -> Stmt:
+                def added(piece: Piece) -> Stmt:
                     total = vector_load(acc, (p, piece.start), piece.lanes)
                     factor = vector_load(line, (piece.start,), piece.lanes)
                     sums = self._added(total, spread(element, piece.lanes), factor)
@@ -610,11 +634,11 @@ class RowLoops:
         return value
 
     def _changed(
-        self, finish: Finish, acc: Buffer, pieces: Sequence[_Piece], columns: PrimExpr, out: Buffer
+        self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer
     ) -> Stmt:
         """Store what is made of the sums of a tile, whose first channel is `columns`."""
 
-        def vector(p: Var, piece: _Piece) -> Stmt:
+        def vector(p: Var, piece: Piece) -> Stmt:
             def lane(x: Var) -> Stmt:
                 place = piece.start + x
                 tables = {
@@ -625,7 +649,9 @@ class RowLoops:
 
             return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
 
-        return loop("p", self.pixels, lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED)
+        return loop(
+            "p", acc.shape[0], lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED
+        )
 
     @property
     def zero(self) -> PrimExpr:
@@ -637,4 +663,4 @@ def _number(size: PrimExpr) -> int:
     return size.value
 
 
-__all__ = ["RowLoops"]
+__all__ = ["Band", "Piece", "RowLoops"]

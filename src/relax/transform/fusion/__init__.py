@@ -1,13 +1,14 @@
 """Fusion: kernels that read each other's results become one kernel.
 
 AnnotateTIROpPattern says what kind of kernel each PrimFunc is, FuseAttention and FuseOps group calls into functions,
-FuseTIR makes a kernel of each, and FuseConvolutions one of three that follow each other. FuseOpsByPattern groups what
-patterns match; MergeCompositeFunctions joins such groups.
+FuseTIR makes a kernel of each, and FuseConvolutions one of three that follow each other; ChannelsLast arranges what
+passes between these. FuseOpsByPattern groups what patterns match; MergeCompositeFunctions joins such groups.
 """
 
 from __future__ import annotations
 
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
+from .channels_last import ChannelsLast
 from .fuse_attention import FuseAttention
 from .fuse_convolutions import FuseConvolutions
 from .fuse_ops import FuseOps
@@ -17,6 +18,7 @@ from .merge_composite_functions import MergeCompositeFunctions
 
 __all__ = [
     "AnnotateTIROpPattern",
+    "ChannelsLast",
     "FuseAttention",
     "FuseConvolutions",
     "FuseOps",

@@ -58,7 +58,7 @@ def with_merged_kernels(mod: IRModule, change: Callable[[PrimFunc], PrimFunc]) -
         {callees.get(g.name_hint, g): fused.get(g.name_hint, f) for g, f in mod.functions.items()}
     )
     result = _Calls(merged, callees).module()
-    return _without_unused(result, {name for fused_name in fused for name in _mentioned(mod[fused_name])})
+    return without_unused(result, {name for fused_name in fused for name in _mentioned(mod[fused_name])})
 
 
 def _candidates(mod: IRModule) -> list[str]:
@@ -134,7 +134,7 @@ def _mentioned(node: Node) -> set[str]:
     return names
 
 
-def _without_unused(mod: IRModule, names: set[str]) -> IRModule:
+def without_unused(mod: IRModule, names: set[str]) -> IRModule:
     """The module without those private kernels among the named ones that no function refers to."""
     used: set[str] = set()
     for function in mod.functions.values():

@@ -1,0 +1,92 @@
+"""Chains of convolutions (`chains`) whose data or results have channels behind pixels.
+
+    E[n, c, y, x] = f(Σ We[c, ci] * X[n, y, x, ci])         is read as  Σ We[c, ci] * X1[n, ci, y, x]
+    C[n, h, w, co] = k(P[n, co, h, w], X[n, h, w, co])                  C1[n, co, h, w] = k(P[n, co, h, w], X1[…])
+
+`with_channels_first` gives the function that rules recognise, with buffers of the usual order in the place of those.
+What is written for these buffers becomes accesses of the function's own ones (`own_accesses`). Where no rule has loops
+for chains with such buffers, the others are copies of them (`with_copies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...prim import PrimExpr
+from ...tir import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Range, Stmt
+from ...tir.convolution import RANK, chain_of
+from ...tir.nests import Nest, loads_in, nest_of, root_of
+from ...tir.permuted_parameters import FIRST, LAST, PermutedAccesses, with_permuted_parameters
+from ...tir.schedule.sites import element_nest, whole
+from ...tir.statements import seq_of
+from ...tir.written import written_params
+
+CHANNEL = 1
+"""The place of the output channel among the variables of a nest."""
+
+
+def with_channels_first(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
+    """The function with channels before pixels throughout, and its own buffers by those put in their place."""
+    nests = [nest_of(stmt) for stmt in root_of(func)[1]]
+    known = [nest for nest in nests if nest is not None]
+    if len(known) < len(nests):
+        return func, {}
+    params = [buffer for buffer in func.buffer_map.values() if buffer.ndim == RANK and not buffer.strides]
+    last = [buffer for buffer in params if _is_last(buffer, known)]
+    if not last:
+        return func, {}
+    changed, made = with_permuted_parameters(func, dict.fromkeys(last, FIRST))
+    return changed, {new: old for old, new in made.items()}
+
+
+def _is_last(buffer: Buffer, nests: list[Nest]) -> bool:
+    """True if the last index of each access is a channel: the output channel, or the first that is summed over."""
+    found: list[bool] = []
+    for nest in nests:
+        variables = nest.variables
+        channels = (*variables[CHANNEL : CHANNEL + 1], *variables[RANK : RANK + 1])
+        accesses = [a for a in (*nest.stores, *loads_in(nest.block.body)) if a.buffer is buffer]
+        found += [any(a.indices[-1] is channel for channel in channels) for a in accesses]
+    return bool(found) and all(found)
+
+
+def own_accesses(last: Mapping[Buffer, Buffer]) -> PermutedAccesses:
+    """The rewrite of accesses of buffers with channels before pixels to those of a function's own buffers."""
+    return PermutedAccesses({first: (own, LAST) for first, own in last.items()})
+
+
+def with_copies(func: PrimFunc) -> PrimFunc:
+    """A chain with channels before pixels throughout, in copies of those of its buffers that have them behind pixels.
+
+    Any other function, and a chain without such buffers, is returned as it is.
+    """
+    changed, last = with_channels_first(func)
+    body = changed.body
+    if not last or not isinstance(body, BlockRealize) or chain_of(changed) is None:
+        return func
+    written = {changed.buffer_map[changed.params[i]] for i in written_params(changed)}
+    before = [_copied(first, own, True) for first, own in last.items() if first not in written]
+    behind = [_copied(first, own, False) for first, own in last.items() if first in written]
+    statements = seq_of([*before, *root_of(changed)[1], *behind])
+    root = body.block.replace(body=statements, alloc_buffers=(*body.block.alloc_buffers, *last))
+    return func.replace(body=body.replace(block=root))
+
+
+def _copied(first: Buffer, own: Buffer, is_read: bool) -> Stmt:
+    """The nest that copies a buffer of the function, or copies to it."""
+
+    def copied(indices: Sequence[PrimExpr]) -> Stmt:
+        there = [indices[axis] for axis in LAST]
+        if is_read:
+            return BufferStore(first, BufferLoad(own, there), indices)
+        return BufferStore(own, BufferLoad(first, indices), there)
+
+    def regions(region: tuple[Range, ...]) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+        a, b = (BufferRegion(first, region),), (BufferRegion(own, tuple(region[axis] for axis in LAST)),)
+        return (b, a) if is_read else (a, b)
+
+    portion = whole(first.shape, [str(size.dtype) for size in first.shape])
+    return element_nest(f"{first.name}_copied", first.shape, portion, copied, regions)
+
+
+__all__ = ["own_accesses", "with_channels_first", "with_copies"]

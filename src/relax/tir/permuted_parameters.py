@@ -1,0 +1,76 @@
+"""Parameters of a kernel whose dimensions are in another order.
+
+    X: T.Buffer((n, c, h, w))               X: T.Buffer((n, h, w, c))
+    … X[v_n, v_c, v_h, v_w] …               … X[v_n, v_h, v_w, v_c] …
+
+    after with_permuted_parameters(func, {X: (0, 2, 3, 1)})
+
+All else stays: loops, blocks, and in which order elements are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from ..prim import PrimExpr, Var
+from .buffer import Buffer, BufferLoad, BufferRegion, Range
+from .functor import StmtExprMutator
+from .stmt import BufferStore, PrimFunc
+
+Axes: TypeAlias = "tuple[int, ...]"
+"""For each dimension of the new buffer, the dimension of the old one that it is."""
+LAST: Axes = (0, 2, 3, 1)
+"""Channels behind pixels, for those before them."""
+FIRST: Axes = (0, 3, 1, 2)
+"""Channels before pixels, for those behind them."""
+
+
+def with_permuted_parameters(
+    func: PrimFunc, axes: Mapping[Buffer, Axes]
+) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
+    """The function with other buffers for some of its parameters, and the new buffers by the old ones."""
+    made = {
+        old: old.replace(data=Var(old.data.name, "handle"), shape=tuple(old.shape[a] for a in order))
+        for old, order in axes.items()
+    }
+    accesses = PermutedAccesses({old: (new, axes[old]) for old, new in made.items()})
+    buffers = {param: made.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
+    return func.replace(buffer_map=buffers, body=accesses.visit(func.body)), made
+
+
+class PermutedAccesses(StmtExprMutator):
+    """Accesses of some buffers become accesses of others, with the indices in another order."""
+
+    def __init__(self, permuted: Mapping[Buffer, tuple[Buffer, Axes]]) -> None:
+        super().__init__()
+        self.permuted = permuted
+
+    def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
+        changed = self.visit_children(node)
+        if node.buffer not in self.permuted:
+            return changed
+        new, axes = self.permuted[node.buffer]
+        return changed.replace(buffer=new, indices=_in_order(changed.indices, axes))
+
+    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+        changed = self.visit_children(node)
+        if node.buffer not in self.permuted:
+            return changed
+        new, axes = self.permuted[node.buffer]
+        return changed.replace(buffer=new, indices=_in_order(changed.indices, axes))
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        changed = self.visit_children(node)
+        if node.buffer not in self.permuted:
+            return changed
+        new, axes = self.permuted[node.buffer]
+        region: tuple[Range, ...] = tuple(changed.region[a] for a in axes)
+        return changed.replace(buffer=new, region=region)
+
+
+def _in_order(indices: Sequence[PrimExpr], axes: Axes) -> tuple[PrimExpr, ...]:
+    return tuple(indices[a] for a in axes)
+
+
+__all__ = ["FIRST", "LAST", "PermutedAccesses", "with_permuted_parameters"]

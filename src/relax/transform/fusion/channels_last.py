@@ -1,0 +1,196 @@
+"""Put channels behind pixels in tensors that pass from one chain of convolutions to others.
+
+Before   with R.dataflow():                                   lv: R.Tensor((n, 24, h, w), "float32")
+             lv = R.call_tir(cls.fused_convolutions, (x, …), R.Tensor((n, 24, h, w), "float32"))
+             gv = R.call_tir(cls.fused_convolutions1, (lv, …), R.Tensor((n, 24, h, w), "float32"))
+             R.output(gv)
+After    with R.dataflow():                                   lv: R.Tensor((n, h, w, 24), "float32")
+             lv = R.call_tir(cls.fused_convolutions2, (x, …), R.Tensor((n, h, w, 24), "float32"))
+             gv = R.call_tir(cls.fused_convolutions3, (lv, …), R.Tensor((n, 24, h, w), "float32"))
+             R.output(gv)
+
+A chain (`FuseConvolutions`) multiplies pixels by vectors of channels. From such tensors it reads the pixels where they
+are, and stores results as its registers have them, in the place of copying the ones and transposing the others. The
+kernels are the same with the dimensions of parameters in another order.
+
+Left alone are tensors that anything but a chain reads, or reads as something else than an image; results of other
+kernels; tensors of other numbers than float32; chains whose weights are not constants. A result and the images that are
+added to it have one order: if one of them is left alone, so are the others. At optimisation level 0 nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...analysis.uses import uses_of
+from ...expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    ShapeExpr,
+    Var,
+    VarBinding,
+)
+from ...info.relations import is_base_of
+from ...ir import GlobalVar, IRModule
+from ...ir.transform import PassContext
+from ...op import is_call_of
+from ...op.intrinsics import CallTIR
+from ...rewrite import Rewriter, blocks_in
+from ...tir import Buffer, PrimFunc
+from ...tir.convolution import DTYPE, Chain, chain_of
+from ...tir.permuted_parameters import LAST, with_permuted_parameters
+from ..decorators import module_pass
+from .fuse_tir import without_unused
+from .kernel_calls import KernelCall, KernelCalls
+
+
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
+def ChannelsLast(mod: IRModule) -> IRModule:
+    """Put channels behind pixels in tensors between chains; see the module's docstring."""
+    if PassContext.current().opt_level == 0:
+        return mod
+    chains = {
+        func: chain
+        for func in mod.functions.values()
+        if isinstance(func, PrimFunc) and (chain := chain_of(func)) is not None
+    }
+    if not chains:
+        return mod
+    rewriter = _Calls(mod, chains)
+    result = rewriter.module()
+    return without_unused(result, rewriter.replaced) if rewriter.replaced else mod
+
+
+@dataclass(frozen=True)
+class _ChainCall:
+    """A call of a chain, and what it computes."""
+
+    var: Var
+    kernel: KernelCall
+    chain: Chain
+
+    @property
+    def operands(self) -> dict[Buffer, Var]:
+        """The variables that the call is given, by the parameter."""
+        return {buffer: value for buffer, value in self.kernel.inputs if isinstance(value, Var)}
+
+    def images(self) -> list[Var]:
+        """The variables that are given as images; none if they have another role too."""
+        wanted = (*(() if self.chain.is_first else (self.chain.data,)), *self.chain.beside)
+        return [value for buffer, value in self.operands.items() if buffer in wanted]
+
+    def beside(self) -> list[Var]:
+        """The variables that results are computed of."""
+        return [value for buffer, value in self.operands.items() if buffer in self.chain.beside]
+
+    def has_weights(self) -> bool:
+        """True if all weights are constants."""
+        known = {buffer for buffer, value in self.kernel.inputs if isinstance(value, Constant)}
+        return all(weights in known for weights in self.chain.weights)
+
+
+class _Calls(Rewriter):
+    """Calls of kernels whose images have channels behind pixels."""
+
+    def __init__(self, mod: IRModule, chains: Mapping[PrimFunc, Chain]) -> None:
+        super().__init__(mod)
+        self.kernels, self.chains = KernelCalls(mod), chains
+        self.last: set[Var] = set()
+        """The variables of the blocks around whose channels are put behind pixels."""
+        self.replaced: set[str] = set()
+        """The names of kernels in whose places others were put."""
+        self._made: dict[tuple[str, frozenset[Buffer]], GlobalVar] = {}
+
+    def concerns(self, function: Function) -> bool:
+        return any(
+            isinstance(block, DataflowBlock) and any(is_call_of(b.value, CallTIR) for b in block.bindings)
+            for block in blocks_in(function)
+        )
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        if isinstance(block, DataflowBlock):
+            self.last |= self._chosen(block)
+        return super().block(block)
+
+    def _chosen(self, block: DataflowBlock) -> set[Var]:
+        """The variables of a block whose channels are put behind pixels."""
+        calls: list[_ChainCall] = []
+        made: set[Var] = set()
+        refused: set[Var] = set()
+        for binding in block.bindings:
+            call = self._call(binding) if isinstance(binding, VarBinding) else None
+            images: list[Var] = []
+            if call is not None:
+                calls.append(call)
+                images = call.images()
+                if isinstance(call.var, DataflowVar) and is_base_of(
+                    call.var.struct_info, binding.value.struct_info
+                ):
+                    made.add(call.var)
+            others = [value for value in (call.operands.values() if call else ()) if value not in images]
+            refused.update(
+                others if call else (v for v in uses_of(binding).variables if v is not binding.var)
+            )
+        chosen = made - refused
+        while chosen:
+            mixed = [
+                {call.var, *call.beside()}
+                for call in calls
+                if call.chain.beside and len({var in chosen for var in (call.var, *call.beside())}) > 1
+            ]
+            if not mixed:
+                break
+            chosen -= set[Var]().union(*mixed)
+        return chosen
+
+    def _call(self, binding: VarBinding) -> _ChainCall | None:
+        """A binding as a call of a chain of float32 whose weights are known."""
+        kernel = self.kernels.of(binding.value)
+        chain = None if kernel is None else self.chains.get(kernel.func)
+        if kernel is None or chain is None or len(kernel.outputs) != 1 or kernel.returns_tuple:
+            return None
+        images = (chain.data, chain.result, *chain.beside)
+        call = _ChainCall(binding.var, kernel, chain)
+        return call if call.has_weights() and all(b.dtype == DTYPE for b in images) else None
+
+    def var_binding(self, binding: VarBinding) -> None:
+        call = self._call(binding) if self.last else None
+        moved = set[Buffer]()
+        if call is not None:
+            moved = {buffer for buffer, value in call.operands.items() if value in self.last}
+            moved |= {call.chain.result} if binding.var in self.last else set()
+        if call is None or not moved:
+            super().var_binding(binding)
+            return
+        assert isinstance(binding.value, Call)
+        _, args, *rest = binding.value.args
+        operands = (
+            self._variant(call.kernel, frozenset(moved)),
+            self.rewrite(args),
+            *map(self.rewrite, rest),
+        )
+        ((_, info),) = call.kernel.outputs
+        if binding.var in self.last:
+            assert isinstance(info.shape, ShapeExpr)
+            dims = info.shape.values
+            info = info.replace(shape=ShapeExpr([dims[axis] for axis in LAST]))
+        changed = CallTIR().raw_call(operands, (self.info(info),), binding.value.span)
+        self.bind(binding, self.builder.normalize(changed))
+
+    def _variant(self, kernel: KernelCall, moved: frozenset[Buffer]) -> GlobalVar:
+        """The kernel with channels behind pixels in some parameters."""
+        name = kernel.callee.name_hint
+        self.replaced.add(name)
+        if (name, moved) not in self._made:
+            func, _ = with_permuted_parameters(kernel.func, dict.fromkeys(moved, LAST))
+            self._made[name, moved] = self.builder.add_func(func, name)
+        return self._made[name, moved]
+
+
+__all__ = ["ChannelsLast"]
