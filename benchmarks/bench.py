@@ -1,6 +1,6 @@
 """Whole models beside their peers: time of a run, time of a first run at a new size, time to build.
 
-    python benchmarks/bench.py [--quick] [--threads 1 2] [--pipelines default fused] [--small] [--bfloat16] [CASE ...]
+    python benchmarks/bench.py [--quick] [--threads 1 2] [--pipelines default unfused] [--small] [--bfloat16] [CASE ...]
 
 Each case is a model at one size of its open dimensions, which stay symbolic. Those of tests/frontend/onnx/models, and a
 perceptron, have random weights; those of `real_cases` are run where they are named, ``real`` names them all. Engines:
@@ -296,7 +296,9 @@ def in_process(names: Sequence[str], arguments: Sequence[str], threads: int) -> 
 def main() -> None:
     """Print the table, and the geometric mean of the ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(ALL)}, real")
+    parser.add_argument(
+        "cases", nargs="*", choices=[*ALL, "real", []], metavar="CASE", help=f"some of {', '.join(ALL)}, real"
+    )
     parser.add_argument("--quick", action="store_true", help="few rounds of small cases")
     parser.add_argument("--small", action="store_true", help="the models' sizes of the tests")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
