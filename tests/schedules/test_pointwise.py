@@ -218,6 +218,18 @@ def test_several_chunks_of_unknown_images_are_equal(conv, form, stride):
         np.testing.assert_array_equal(y, computed(x, w_, stride))
 
 
+@pytest.mark.parametrize("size", [(14, 14), (7, 9), (1, 193), (28, 28)])
+def test_the_last_panel_of_a_known_image_may_be_narrow(target, conv, form, size):
+    """196 pixels are 13 vectors: six panels of two, and one of a vector."""
+    form("pixels")
+    known = unit(conv, ci=12, co=26, size=size)
+    same_packed(target, known.func(), itself, known.shapes())
+    if size == (14, 14):
+        script = packed(known.func(), target)[0].script()
+        assert '16), scope="local")' in script
+        assert '32), scope="local")' in script
+
+
 def test_doubles(target, conv):
     double = unit(conv, ci=16, co=12, size=(7, 9), dtype="float64")
     same_packed(target, double.func(), itself, double.shapes(), dtype="float64")

@@ -147,11 +147,12 @@ class AlongPixels(Writer):
         return loop("v", self.vectors, vector, ForKind.UNROLLED)
 
     def _with_panels(self, chunk: int, whole: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
-        """`body` of the panels of a chunk's pixels; of an unknown number, the last may have half the vectors."""
+        """`body` of the panels of a chunk's pixels; the last may have half the vectors, where that fits."""
         most = chunk // self.width
         count = simplify(ceildiv(whole, self.width))
-        half = self.vectors // 2
-        if not half or isinstance(self.pixels.count, IntImm):
+        half, number = self.vectors // 2, self.pixels.count
+        left = half if not isinstance(number, IntImm) else -(-number.value // self.lanes) % self.vectors
+        if not 0 < left <= half:
             return named("panels", count, lambda count: body(Panels(count, count, self.vectors, 0, most)))
         vectors = simplify(maximum(ceildiv(whole, self.lanes) - half, int64(0)))
         wide = simplify(ceildiv(vectors, self.vectors))

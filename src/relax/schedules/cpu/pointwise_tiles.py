@@ -94,6 +94,8 @@ FROM_CACHE: Final = 0.05
 """The steps for which a pixel's bytes are waited for: a panel of them is in the second-level cache."""
 BROADCAST: Final = 0.02
 """The same for a pixel's number in the first-level cache, which goes to all lanes."""
+BROADCAST_WEIGHT: Final = 0.03
+"""The same for a weight, which is in the second-level cache at first."""
 LEFT: Final = 8
 """The registers that a tile leaves for addresses, copies and lines it asks for, where it loses nothing."""
 CROWDED: Final = 0.003
@@ -131,22 +133,28 @@ def cost(
     """
     height, wide = shape
 
-    def step(height: int) -> float:
+    def step(height: int, wide: int) -> float:
         missing = max(LEFT - (MANY_REGISTERS - (height + 1) * wide - 1), 0)
         products = height * wide / 2 * (1 + missing * crowded)
         return max(products, (height + wide) / 2 * 1.05, 4) + 0.5 + height * row
 
-    def down(rows: PrimExpr) -> float:
+    def down(wide: int) -> float:
+        return sum(tiles(part, wide) for part in rows)
+
+    def tiles(rows: PrimExpr, wide: int) -> float:
         if isinstance(rows, IntImm):
-            tiles, high, low = (
+            count, high, low = (
                 even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
             )
-            return high * step(height) + (tiles - high) * step(low)
+            return high * step(height, wide) + (count - high) * step(low, wide)
         is_wasted = not is_even or height * (height - 1) > FEW_PIXELS
-        return (1 / height + (1 / 96 if is_wasted else 0)) * step(height)
+        return (1 / height + (1 / 96 if is_wasted else 0)) * step(height, wide)
 
-    across = -(-vectors.value // wide) if isinstance(vectors, IntImm) else 1 / wide + 1 / 24
-    return sum(map(down, rows)) * across
+    if not isinstance(vectors, IntImm):
+        return down(wide) * (1 / wide + 1 / 24)
+    whole, rest = divmod(vectors.value, wide)
+    narrow = 0 if not rest else wide // 2 if not is_even and rest <= wide // 2 else wide
+    return down(wide) * whole + (down(narrow) if narrow else 0)
 
 
 def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
@@ -209,11 +217,10 @@ class Writer:
         raise NotImplementedError
 
     def _waits(self) -> tuple[float, float]:
-        if self.rows_are_weights:
-            return 0.0, 0.0
         if self.words is not None:
-            return (FROM_CACHE if self.words.group == BYTES else 0.0), 0.0
-        return BROADCAST, CROWDED
+            is_late = self.words.group == BYTES and not self.rows_are_weights
+            return (FROM_CACHE if is_late else 0.0), 0.0
+        return (BROADCAST_WEIGHT, 0.0) if self.rows_are_weights else (BROADCAST, CROWDED)
 
     def is_filled(self) -> bool:
         """True if the pixels of each chunk fill what is stored at a time."""
