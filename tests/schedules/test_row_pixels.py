@@ -66,7 +66,7 @@ def test_first_layers(target, case):
     same_results(chain.func(), target, chain, *chain.sizes(), (1, 9, 37))
 
 
-@pytest.mark.parametrize("size", [(2, 12, 13), (1, 5, 14), (1, 3, 7), (1, 4, 1)])
+@pytest.mark.parametrize("size", [(2, 12, 13), (2, 12, 14), (9, 9, 7), (30, 12, 1)])
 @pytest.mark.parametrize("case", ["a residual", "stride 2"])
 def test_known_sizes(target, case, size):
     chain = LastChain("data and result", **CASES[case])
@@ -109,7 +109,7 @@ def test_no_pixel_is_copied_and_no_result_is_turned(target):
     ].script()
     assert "sums" not in text
     assert "T.Shuffle" not in text
-    assert "panel_memory = T.alloc_buffer((T.int64(1),)" in text or "panel" not in text
+    assert "panel[" not in text
 
 
 def test_lines_of_whole_tiles_have_no_other_tile(target):
@@ -117,17 +117,19 @@ def test_lines_of_whole_tiles_have_no_other_tile(target):
 
     def tiles(width):
         func = LastChain("data and result", ci=5, middle=20, co=5).func((1, 14, width))
-        return packed(func, target)[0].script().count("acc = T.alloc_buffer(")
+        return packed(func, target)[0].script().count("T.unroll(")
 
-    assert tiles(13) == tiles(14) + 2
+    assert tiles(13) > tiles(14)
 
 
-@pytest.mark.parametrize(("layout", "dilation"), [("data and result", 1), ("data", 2), ("result", 2)])
-def test_chains_that_no_loops_by_rows_are_for_have_copies(same, layout, dilation):
-    """Weights that are not known, and windows with dilation: the rules for each convolution arrange them."""
-    chain = LastChain(layout, ci=9, middle=20, co=11, dilation=dilation, pad=dilation)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_chains_whose_weights_are_not_known_have_copies(same, layout):
+    """The rules for each convolution arrange them."""
+    chain = LastChain(layout, ci=9, middle=20, co=11)
     func = chain.func((1, 6, 9))
-    assert with_copies(with_copies(func)) is with_copies(func)
+    copied = with_copies(func)
+    assert copied is not func
+    assert with_copies(copied) is copied
     same(func, ByRows(), [array.shape for array in chain.arrays(1, 6, 9)])
     some = ByRows().pack(func, resolve("llvm"), [1])
     assert some is not None

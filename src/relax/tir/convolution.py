@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..prim import Add, Cast, IntImm, Mul, PrimExpr, Var, is_const
+from ..prim import Add, Cast, IntImm, Mul, PrimExpr, Var, const, is_const, simplify, substitute
 from .buffer import Buffer, BufferLoad
 from .nests import Nest, nest_of, root_of
 from .stmt import PrimFunc
@@ -49,7 +49,8 @@ class Convolution:
 class Chain:
     """A kernel of three convolutions, each of which reads what the one before it computed.
 
-    The first has single elements or few channels, the second is depthwise, the last has single elements.
+    The first has single elements or few channels, the second is depthwise, the last has single elements. There is no
+    dilation, for which there are no loops by rows.
     """
 
     data: Buffer
@@ -81,9 +82,28 @@ def chain_of(func: PrimFunc) -> Chain | None:
     begins = first.is_of_elements or first.is_first
     if not (begins and middle.is_depthwise and last.is_of_elements) or source is None or result not in params:
         return None
+    if not all(map(_is_dense, sums)):
+        return None
     read = {load.buffer: None for nest in known[known.index(sums[-1]) :] for load in nest.loads()}
     beside = tuple(b for b in read if b in params and b.ndim == RANK and b is not last.weights)
     return Chain(source, first.is_first, tuple(part.weights for part in parts), result, beside)
+
+
+def _is_dense(nest: Nest) -> bool:
+    """True if neighbouring taps of a convolution's windows meet neighbouring pixels: there is no dilation."""
+    factors = _factors(nest)
+    if factors is None:
+        return False
+    taps = [v.var for v in nest.block.iter_vars if v.iter_type == "reduce"]
+
+    def step(index: PrimExpr, tap: Var) -> PrimExpr:
+        ends = (substitute(index, {tap: const(number, tap.dtype)}) for number in (1, 0))
+        return simplify(next(ends) - next(ends))
+
+    indices = [index for factor in factors for index in factor.indices]
+    return all(
+        is_const(step(index, tap), 0) or is_const(step(index, tap), 1) for index in indices for tap in taps
+    )
 
 
 def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Convolution | None:

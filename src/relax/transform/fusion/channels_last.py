@@ -14,8 +14,9 @@ are, and stores results as its registers have them, in the place of copying the 
 kernels are the same with the dimensions of parameters in another order.
 
 Left alone are tensors that anything but a chain reads, or reads as something else than an image; results of other
-kernels; tensors of other numbers than float32; chains whose weights are not constants. A result and the images that are
-added to it have one order: if one of them is left alone, so are the others. At optimisation level 0 nothing is done.
+kernels; tensors of other numbers than float32; chains with dilation, or whose weights are not constants. A result and
+the images that are added to it have one order: if one of them is left alone, so are the others. At optimisation level 0
+nothing is done.
 """
 
 from __future__ import annotations
