@@ -96,6 +96,16 @@ def test_a_machine_without_masks_reads_a_padded_copy(conv):
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize(("machine", "fused"), [("haswell", True), ("haswell -mattr=-fma", False)])
+def test_a_padded_copy_is_multiplied_and_added_at_once(conv, machine, fused):
+    """Where there is an instruction for it; elsewhere it would be a call for each element."""
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    func = conv(2, 2, (h, w), (3, 3), pad=1, groups=2).func()
+    arranged = schedule(func, resolve(f"llvm -mcpu={machine}"), [Depthwise()])
+    assert "plane" in arranged.script()
+    assert ("T.fma" in arranged.script()) == fused
+
+
 def test_lines_of_half_a_vector_are_in_half_vectors(target, conv):
     def lanes(width):
         case = conv(60, 60, (9, width), (3, 3), pad=1, groups=60)

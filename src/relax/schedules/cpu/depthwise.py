@@ -21,6 +21,7 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim.instructions import fma
 from ...prim.intrin import ceildiv
 from ...target import Target
 from ...tir import Buffer, BufferLoad, DeclBuffer, ForKind, PrimFunc, Stmt
@@ -65,12 +66,12 @@ class Depthwise(ScheduleRule):
             if tile.lanes == 1:
                 return None
             if not has_masks(target):
-                return _Writer(kernel, tile).kernel()
+                return _Writer(kernel, tile, target).kernel()
             by_words = words_writer(kernel, tile, target)
             by_lines = LineWriter(kernel, _filled(tile, windows.axes[-1].size))
             if by_words is not None:
                 return by_words.kernel()
-            return by_lines.kernel() if by_lines.fits else _Writer(kernel, tile).kernel()
+            return by_lines.kernel() if by_lines.fits else _Writer(kernel, tile, target).kernel()
 
         return rewritten_kernels(func, rewrite, is_large_sum)
 
@@ -85,9 +86,11 @@ def _filled(tile: Tile, pixels: PrimExpr) -> Tile:
 class _Writer:
     """Writes the loops of one convolution."""
 
-    def __init__(self, kernel: Kernel, tile: Tile) -> None:
+    def __init__(self, kernel: Kernel, tile: Tile, target: Target) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
         self.dtype, self.lanes = str(self.windows.out.buffer.dtype), tile.lanes
+        self.fused = self.dtype in ("float32", "float64") and target.has_fma
+        """True if products are added by one instruction; without it, a fused multiply-add is a slow call."""
         self.sizes = Sizes()
         self.planes = Planes(self.windows, Tile(1, 1, tile.lanes), self.sizes)
         self.vectors = self.sizes.named("vectors", ceildiv(self.windows.axes[-1].size, self.lanes))
@@ -181,7 +184,8 @@ class _Writer:
         for tap, place in taps.items():
             weight = BufferLoad(self.windows.weight.buffer, (channel, *depth, *map(int64, tap)))
             data = vector_load(part, (simplify(place + v * self.lanes),), self.lanes)
-            total = Add(total, Mul(spread(weight.astype(self.dtype), self.lanes), data))
+            factor = spread(weight.astype(self.dtype), self.lanes)
+            total = fma(factor, data, total) if self.fused else Add(total, Mul(factor, data))
         return vector_store(row, (const(0, "int64"),), total)
 
     def _store(self, row: Buffer, leading: Sequence[PrimExpr], start: PrimExpr) -> Stmt:
