@@ -218,7 +218,8 @@ def check_rounded(func, functions, operands, rows, interpreted=False):
         run(*operands, result)
         np.testing.assert_allclose(result, reference, rtol=2**-8, atol=2**-8)
         close = np.isclose(result, reference, rtol=1e-5, atol=1e-6, equal_nan=True)
-        assert not close.size or close.mean() > 0.98
+        # One weight changes the whole row of results that it is a part of.
+        assert np.count_nonzero(~close) <= max(shape[-1], 0.02 * close.size)
 
 
 @pytest.mark.parametrize("narrow", ["bfloat16", slow("float16")])
