@@ -523,9 +523,10 @@ class ProductWriter:
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
-        single = floormod(tail, LOW).equal(1)
-        rest = floormod(tail, LOW) + Select(And(single, tail > LOW), int64(LOW), int64(0))
-        fours = floordiv(tail - rest, LOW)
+        # Of at most eight rows; written so that intervals tell both.
+        is_five = tail.equal(LOW + 1)
+        fours = Select(is_five, int64(0), floordiv(tail, LOW))
+        rest = Select(is_five, int64(LOW + 1), floormod(tail, LOW))
         stmts = [self._tiles_of(part, rows, first, fours, LOW, Share(rows.tiles, int64(2), low=True))]
         first = simplify(first + fours * LOW)
         for height in (LOW + 1, *range(LOW - 1, 0, -1)):
