@@ -1,4 +1,4 @@
-"""What `astype` makes of an element: the conversion by which references round their results."""
+"""The conversion of elements that `astype` makes, by which references round their results."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class _Part:
     begin: PrimExpr
     tiles: PrimExpr
     low: PrimExpr
-    """How many of them, the last ones, are low: at most `LOWS`."""
+    """The number of low tiles, which are the last ones: at most `LOWS`."""
     pair: PrimExpr
     sums: Buffer
 
@@ -417,7 +417,7 @@ class Sevens:
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 
     def _low(self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
-        """How many of some tiles are low."""
+        """The number of low tiles among some."""
         left = slab.upper - (begin + tiles - 1) * self.tile.rows
         return simplify(_lows(left, tiles, self.tile))
 
