@@ -47,7 +47,7 @@ CHUNK_WORK: Final = 16384
 LOOP_WORK: Final = 4 * CHUNK_WORK
 """The least work of a loop that runs on several threads: to wake a thread takes as long."""
 
-SPLIT_WORK: Final = 1 << 20
+SPLIT_WORK: Final = 1 << 18
 """The work of a loop that runs on several threads whatever it stores."""
 BYTE_WORK: Final = 16
 """The work beside each stored byte that pays for several threads: of two, each finds half of its operands, and whoever

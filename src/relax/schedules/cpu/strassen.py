@@ -201,7 +201,7 @@ def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
 
 
 def _lows(left: PrimExpr, tiles: PrimExpr, tile: Tile) -> PrimExpr:
-    """How many of some tiles, the last of which has so many rows, are low: one or two, behind others."""
+    """The number of low tiles, one or two behind others, of some tiles of which the last has `left` rows."""
     result: PrimExpr = int64(0)
     for lows in range(1, LOWS + 1):
         most = tile.rows - lows * (tile.rows - LOW)
