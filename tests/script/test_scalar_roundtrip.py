@@ -119,6 +119,7 @@ n, m = PARAMS["int64"]
 i, j = PARAMS["int32"]
 x, y = PARAMS["float32"]
 p, q = PARAMS["bool"]
+ONE = nodes.IntImm("int64", 1)  # one object on both sides
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,7 @@ p, q = PARAMS["bool"]
         (n + -1, "int64_0 + -1"),
         (nodes.Add(nodes.IntImm("int64", 1), nodes.IntImm("int64", 2)), "T.int64(1) + 2"),
         (nodes.Add(nodes.IntImm("int32", 1), nodes.IntImm("int32", 2)), "T.int32(1) + 2"),
+        (nodes.Sub(ONE, ONE), "T.int64(1) - 1"),
         (nodes.Mul(nodes.Add(nodes.IntImm("int32", 1), nodes.IntImm("int32", 2)), i), "(T.int32(1) + 2) * int32_0"),
         (n < m, "int64_0 < int64_1"),
         (nodes.EQ(n < m, p), "(int64_0 < int64_1) == bool_0"),

@@ -93,15 +93,21 @@ def _string(p: Printer, node: prim.StringImm) -> Text:
 def _infix(p: Printer, node: prim.BinaryExpr) -> Text:
     symbol, level = _INFIX[type(node)]
     chained = level == COMPARE  # a < b < c means something else in Python
-    left = _operand(p, node, node.a, node.b, level + chained)
-    right = _operand(p, node, node.b, node.a, level + 1)
+    left, right = _sides(p, node, level + chained, level + 1)
     return Text(f"{left} {symbol} {right}", level)
 
 
-def _operand(p: Printer, node: prim.BinaryExpr, side: Any, other: Any, level: int) -> str:
+def _sides(p: Printer, node: prim.BinaryExpr, left: int, right: int) -> tuple[str, str]:
+    """Both sides of an operation, maybe one object; of two literals the second takes its dtype from the first."""
+    adapts = not isinstance(node.b, _LITERALS)
+    return _operand(p, node, node.a, node.b, left, adapts), _operand(p, node, node.b, node.a, right, True)
+
+
+def _operand(
+    p: Printer, node: prim.BinaryExpr, side: prim.PrimExpr, other: prim.PrimExpr, level: int, adapts: bool
+) -> str:
     """One side of an operation: an integer is plain if it takes its dtype from the other side."""
     if isinstance(side, prim.IntImm) and not isinstance(node, prim.LogicExpr):
-        adapts = not isinstance(other, _LITERALS) or side is node.b
         if adapts and side.dtype.is_integer and side.dtype == other.dtype:
             made = p.marked(side, _plain(side))
         else:
@@ -114,8 +120,8 @@ def _operand(p: Printer, node: prim.BinaryExpr, side: Any, other: Any, level: in
 @prints(prim.Div)
 def _div(p: Printer, node: prim.Div) -> Text:
     if node.a.dtype.is_float:
-        left = _operand(p, node, node.a, node.b, PRODUCT)
-        return Text(f"{left} / {_operand(p, node, node.b, node.a, PRODUCT + 1)}", PRODUCT)
+        left, right = _sides(p, node, PRODUCT, PRODUCT + 1)
+        return Text(f"{left} / {right}", PRODUCT)
     return _by_builder(p, node, "truncdiv", "Div", node.a, node.b)
 
 
