@@ -89,6 +89,16 @@ def test_values_at_the_ends(target, name, axis):
             np.testing.assert_array_equal(result, [0, 30, 0])
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_bools(target, name, axis):
+    """The first true, or the first false."""
+    for n, m in SIZES:
+        data = np.random.default_rng(1).random((n, m)) > 0.7
+        for result in runs(func_of(name, "bool", axis), target, data, data.shape[1 - axis]):
+            np.testing.assert_array_equal(result, expected(name, data, axis), f"{n} x {m}")
+
+
 def test_places_beyond_a_piece(target, monkeypatch):
     """Numbers of 32 bits are those within a piece."""
     monkeypatch.setattr(first_extremes, "PIECE", 8)

@@ -145,6 +145,8 @@ def _selection(
 def _bounds(source: PrimExpr, block: Block) -> tuple[float, float]:
     """The least and the greatest value of an element, as far as the domains of a block's variables say."""
     dtype = source.dtype
+    if dtype.is_bool:
+        return 0, 1
     if not dtype.is_integer:
         return -math.inf, math.inf
     analyzer = Analyzer()
