@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_by_rows import CASES, FIRST_LAYERS, Chain, arranged, packed
+from test_by_rows import CASES, FIRST_LAYERS, Chain, arranged, packed, same_by_rows
 
-from relax import te, tir
+from relax import te
 from relax.codegen import build_module, resolve
 from relax.schedules.cpu import ByRows
 from relax.schedules.cpu.chains import chain_of
@@ -35,21 +35,6 @@ class LastChain(Chain):
         return values
 
 
-def same_results(func, target, chain, *sizes):
-    """What the rules make of the function computes what its loops as they are written do."""
-    rows, packings = packed(func, target)
-    tir.verify_well_formed(rows)
-    here, packings_here = packed(func, resolve("llvm"))
-    plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    for size in sizes:
-        expected, given, native = chain.arrays(*size), chain.arrays(*size), chain.arrays(*size)
-        plain(*expected)
-        tir.interpret(rows, *arranged(packings, given), reverse_parallel=True)
-        compiled(*arranged(packings_here, native))
-        np.testing.assert_array_equal(given[-1], expected[-1])
-        np.testing.assert_array_equal(native[-1], expected[-1])
-
-
 @pytest.mark.parametrize(
     ("case", "layout"),
     [*((case, "data and result") for case in CASES), ("stride 2", "data"), ("two widths of tiles", "result")],
@@ -57,25 +42,25 @@ def same_results(func, target, chain, *sizes):
 def test_unknown_sizes(target, case, layout):
     chain = LastChain(layout, **CASES[case])
     assert chain_of(chain.func()) is None
-    same_results(chain.func(), target, chain, *chain.sizes())
+    same_by_rows(target, chain, *chain.sizes())
 
 
 @pytest.mark.parametrize("case", ["3 × 3, stride 2", "other numbers down than along lines"])
 def test_first_layers(target, case):
     chain = LastChain("result", **FIRST_LAYERS[case])
-    same_results(chain.func(), target, chain, *chain.sizes(), (1, 9, 37))
+    same_by_rows(target, chain, *chain.sizes(), (1, 9, 37))
 
 
 @pytest.mark.parametrize("size", [(2, 12, 13), (2, 12, 14), (9, 9, 7), (30, 12, 1)])
 @pytest.mark.parametrize("case", ["a residual", "stride 2"])
 def test_known_sizes(target, case, size):
     chain = LastChain("data and result", **CASES[case])
-    same_results(chain.func(size), target, chain, size)
+    same_by_rows(target, chain, size, known=size)
 
 
 def test_narrow_vectors_and_few_registers():
     chain = LastChain("data and result", ci=3, middle=20, co=12)
-    same_results(chain.func(), resolve("llvm -mcpu=haswell"), chain, (1, 5, 9), (1, 3, 24))
+    same_by_rows(resolve("llvm -mcpu=haswell"), chain, (1, 5, 9), (1, 3, 24))
 
 
 def test_several_chunks_and_bands():

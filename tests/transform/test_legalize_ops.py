@@ -161,38 +161,31 @@ def test_operators_of_data_dependent_size_become_packed_calls():
     assert "exp" in kernels(after)
 
 
-def test_a_rule_of_the_callers(check):
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            y = R.exp(x)
-            z = R.negative(y)
-            return z
+@I.ir_module
+class ExpAndNegative:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.exp(x)
+        z = R.negative(y)
+        return z
 
+
+def test_a_rule_of_the_callers(check):
     def by_library(builder, call):
         return relax.op.call_dps_packed("library.exp", call.args, call.struct_info)
 
-    after = LegalizeOps({"relax.exp": by_library})(Before)
+    after = LegalizeOps({"relax.exp": by_library})(ExpAndNegative)
     assert kernels(after) == ["negative"]
     assert "library.exp" in after.script()
 
     def by_others(builder, call):
         return relax.op.add(relax.op.negative(call.args[0]), call.args[0])
 
-    assert kernels(LegalizeOps({"relax.exp": by_others})(Before)) == ["negative", "add"]
+    assert kernels(LegalizeOps({"relax.exp": by_others})(ExpAndNegative)) == ["negative", "add"]
 
 
 def test_a_rule_that_keeps_the_call(check):
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            y = R.exp(x)
-            z = R.negative(y)
-            return z
-
-    after = LegalizeOps({"relax.exp": lambda builder, call: call}, enable_warning=True)(Before)
+    after = LegalizeOps({"relax.exp": lambda builder, call: call}, enable_warning=True)(ExpAndNegative)
     assert kernels(after) == ["negative"]
     assert calls(after)[0] == "relax.exp"
     assert kernels(LegalizeOps()(after)) == ["negative", "exp"]

@@ -82,7 +82,7 @@ class _ChainCall:
         return {buffer: value for buffer, value in self.kernel.inputs if isinstance(value, Var)}
 
     def images(self) -> list[Var]:
-        """The variables that are given as images; none if they have another role too."""
+        """The variables that are given as images: the data, and those that results are computed of."""
         wanted = (*(() if self.chain.is_first else (self.chain.data,)), *self.chain.beside)
         return [value for buffer, value in self.operands.items() if buffer in wanted]
 
