@@ -163,10 +163,11 @@ def test_an_error_far_down_releases_everything(executables):
     assert vm.memory_stats().in_use == 0
 
 
-def test_depth_is_that_of_a_thread(executables):
+@pytest.mark.parametrize("kib", [128, 256, 512])
+def test_depth_is_that_of_a_thread(executables, kib):
     main = machines(executables)["compiled"]["main"]
     sums = []
-    old = threading.stack_size(512 * 1024)  # a small one
+    old = threading.stack_size(kib * 1024)  # small ones
     try:
         threads = [
             threading.Thread(target=lambda: sums.append(int(main(number(3000)).numpy()))) for _ in range(8)

@@ -99,9 +99,7 @@ class ValueSteps(Core):
         self.note("shared tuples")
         name = v.name
         inside = isinstance(v.kind, Tensor) and self.choices.chance(40)
-        # What a closure gives is checked place by place: a function that captures sizes gives few.
-        captures = inside and not "".join(v.kind.dims or "").isdigit()
-        depth = 40 if not captures and self.choices.chance(15) else self.choices.integer(2, 6)
+        depth = 40 if self.choices.chance(15) else self.choices.integer(2, 6)
         if inside:  # the result of a function is matched, with all that is in it
             function, name = self.fresh("f"), self.fresh("p")
             self.line("@R.function")

@@ -20,7 +20,7 @@ A dimension whose turn comes in the first round already is not compared again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..info.mapping import bound_in, dims_of
 from ..ir import StructInfo
@@ -49,6 +49,13 @@ class Subject:
     """The tuple of which this is a field."""
     index: int = 0
     """The number of the field."""
+
+    def outermost(self) -> Subject:
+        """The value that is matched, of which this is a field, or itself."""
+        subject = self
+        while subject.whole is not None:
+            subject = subject.whole
+        return subject
 
     def kind(self) -> tuple[str, int, str] | None:
         """Kind of value, rank or length, and dtype, as ``vm.builtin.match`` takes them. None if they are not asked for,
@@ -90,6 +97,8 @@ class Check:
     subject: Subject
     codes: tuple[Code, ...] = ()
     """The treatment of each dimension; empty if nothing is done with any."""
+    binding: bool = False
+    """True in the first round, which binds variables."""
 
     def origin(self, axis: int) -> str:
         """The place of a dimension that binds a variable: ``x, dimension 1``."""
@@ -128,11 +137,11 @@ def checks(
                 codes[axis] = _storing(part.info, dim), dim
                 bound.add(dim)
             elif in_turn and isinstance(dim, IntImm):
-                codes[axis] = _comparing(dim)
+                codes[axis] = comparing(dim)
             else:
                 in_turn = False
                 left[part].append(axis)
-        yield _check(part, codes)
+        yield replace(check(part, codes), binding=True)
     for part in parts:
         yield from _comparisons(part, left.get(part))
 
@@ -146,27 +155,28 @@ def _comparisons(part: Subject, left: Sequence[int] | None) -> Iterator[Check]:
     looked_at = left is not None
     for axis in range(len(dims)) if left is None else left:
         if (codes or not looked_at) and not scalar_never_fails(dims[axis]):
-            yield _check(part, codes)
+            yield check(part, codes)
             codes, looked_at = {}, True
-        codes[axis] = _comparing(dims[axis])
+        codes[axis] = comparing(dims[axis])
     if codes or not looked_at:
-        yield _check(part, codes)
+        yield check(part, codes)
 
 
 def _storing(info: StructInfo, var: Var) -> int:
     return STORE_SIZE if isinstance(info, PrimStructInfo) and var.nonnegative else STORE
 
 
-def _comparing(dim: PrimExpr) -> Code:
-    """Constants are compared as numbers of their dtype."""
+def comparing(dim: PrimExpr) -> Code:
+    """The comparison of a dimension. Constants are compared as numbers of their dtype."""
     if isinstance(dim, IntImm):
         return ASSERT_IMM, dim.value
     return (ASSERT_IMM, evaluate(dim)) if isinstance(dim, FloatImm) else (ASSERT_SLOT, dim)
 
 
-def _check(part: Subject, codes: Mapping[int, Code]) -> Check:
+def check(part: Subject, codes: Mapping[int, Code]) -> Check:
+    """The check that treats some dimensions in these ways, and the others in none."""
     every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(dims_of(part.info))))
     return Check(part, every if codes else ())
 
 
-__all__ = ["Check", "Code", "Subject", "checks"]
+__all__ = ["Check", "Code", "Subject", "check", "checks", "comparing"]

@@ -60,7 +60,10 @@ def _match_together(values: Mapping[Subject, Any], scope: Environment) -> None:
 
 
 class _Met:
-    """Tuples that were met with the same struct info: one that holds another twice has it checked once."""
+    """Tuples that were met with the same struct info: one that holds another twice has it checked once.
+
+    The fields of what is no tuple, or not of the right length, count as met: the check of that fails before theirs.
+    """
 
     def __init__(self, values: Mapping[Subject, Any]) -> None:
         self.values = values
@@ -69,19 +72,18 @@ class _Met:
         self.held: dict[Subject, Any] = {}
 
     def __call__(self, part: Subject) -> bool:
-        whole = part.whole
-        if whole is None:
-            value = self.values[part]
-        else:
-            fields = self.held.get(whole)
-            value = fields[part.index] if fields is not None and part.index < len(fields) else None
-        if not isinstance(part.info, TupleStructInfo) or not isinstance(value, tuple):
+        whole, info = part.whole, part.info
+        if whole is not None and whole not in self.held:
+            return True
+        if not isinstance(info, TupleStructInfo):
             return False
-        self.held[part] = value
-        key = id(part.info), id(cast("Any", value))
+        value = self.values[part] if whole is None else self.held[whole][part.index]
+        if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == len(info.fields):
+            self.held[part] = value
+        key = id(info), id(cast("Any", value))
         if key in self.found:
             return True
-        self.found[key] = part.info, value
+        self.found[key] = info, value
         return False
 
 

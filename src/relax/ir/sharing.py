@@ -28,13 +28,13 @@ def written_depth(node: Node, limit: int) -> int | None:
 
 def is_excessive(node: Node, limit: int, children: Children = children_of) -> bool:
     """True if a node takes more than `limit` places, and most of them only because objects stand in several."""
-    order = _parts_first(node, children)
+    order = parts_first(node, children)
     return _places(order, children) > max(limit, 4 * len(order))
 
 
 def is_large(node: Node, limit: int, children: Children = children_of) -> bool:
     """True if a node takes more than `limit` places in a text, whether objects stand in several of them or not."""
-    return _places(_parts_first(node, children), children) > limit
+    return _places(parts_first(node, children), children) > limit
 
 
 def _places(order: list[Node], children: Children) -> int:
@@ -47,12 +47,12 @@ def _places(order: list[Node], children: Children) -> int:
 
 def shared_parts(node: Node, children: Children) -> list[Node]:
     """The parts of a node that stand in several places and have parts of their own, inner ones first."""
-    order = _parts_first(node, children)
+    order = parts_first(node, children)
     uses = Counter(id(below) for part in order for below in _below(part, children))
     return [part for part in order if uses[id(part)] > 1 and any(True for _ in _below(part, children))]
 
 
-def _parts_first(node: Node, children: Children) -> list[Node]:
+def parts_first(node: Node, children: Children) -> list[Node]:
     """Every object of a node once, each behind its parts."""
     order: list[Node] = []
     seen: set[int] = set()

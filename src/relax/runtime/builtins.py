@@ -8,6 +8,7 @@ messages begin ("main: parameter w"). Slots and codes are integers; see ``match`
 
     vm.builtin.alloc_shape_heap(size, *notes) -> heap           first thing in a function that needs one
     vm.builtin.match(v, heap, kind, size, dtype, count, code, operand, ..., context)
+    vm.builtin.match_parts(v, heap, table, context)             table: text, see ``match_parts``
     vm.builtin.match_shape_value(v, shape, context)
     vm.builtin.check_func_info(v, heap, info, context)          info: text, may mention slot(i)
     vm.builtin.make_shape(heap, ndim, code, operand, ...) -> shape
@@ -238,7 +239,7 @@ def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:
         kept = len(info.params) - len(captured)
         env: dict[str, Any] = {}
         for param, value in zip(info.params[kept:], captured, strict=True):
-            bind(param, _info_of(value), env)
+            bind(param, _info_of(value, param), env)
         kept_info = FuncInfo(info.params[:kept], info.ret, info.pure)
         unbound = variables((kept_info,)) - variables(info.params[:kept]) - env.keys()
         env.update((name, ("unknown",)) for name in unbound)
@@ -246,8 +247,8 @@ def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:
     return Closure(function.machine, function.name, function.target, (*captured, *function.captured), info)
 
 
-def _info_of(value: Any) -> Info:
-    """The run-time info of a value of the machine, as far as shape variables can be read from it."""
+def _info_of(value: Any, asked: Info) -> Info:
+    """The run-time info of a value of the machine, as far as shape variables that `asked` has can be read from it."""
     match value:
         case tvm_ffi.Tensor():
             return TensorInfo(value.shape, canonical_dtype(value.dtype), value.ndim)
@@ -255,7 +256,8 @@ def _info_of(value: Any) -> Info:
             return ShapeInfo(cast("tuple[int, ...]", tuple(value)), len(value))
         case int() | float():
             return PrimInfo("", value)
-        case tuple():
-            return TupleInfo(tuple(_info_of(field) for field in cast("tuple[Any, ...]", value)))
+        case tuple() if isinstance(asked, TupleInfo):
+            fields = zip(cast("tuple[Any, ...]", value), asked.fields, strict=False)
+            return TupleInfo(tuple(_info_of(field, part) for field, part in fields))
         case _:
             return ObjectInfo()

@@ -46,8 +46,8 @@ from .values import import_result, import_value, mapped
 COMPILED_PREFIX: Final = "__vmtir__"
 """The prefix of the names of compiled functions in a library, before those of the Relax functions."""
 FIRST_DEVICE, IMPORT_RESULT, MOST_CALLS, STACK_LIMIT, COUNTS, FIRST_CELL = 2, 3, 4, 5, 6, 7
-STACK_BYTES: Final = 1 << 18
-"""The stack that machine code takes before calls are carried out as bytecode: a part of the smallest of a thread."""
+STACK_BYTES: Final = 1 << 16
+"""The stack that machine code takes before calls are carried out as bytecode, half of a thread of 128 KiB."""
 NOTES_END: Final = "\t"
 """The character between the notes of a shape heap in one string, and between the parts of a place."""
 

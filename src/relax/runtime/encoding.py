@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
+from .info import TupleInfo
+
 _DOUBLE = struct.Struct("<d")
 _MAX_DEPTH: Final = 200
 """The deepest nesting of values in a file; nothing deeper is written, or read."""
@@ -87,6 +89,8 @@ class Reader:
         self.at = 0
         self.section = section
         self.depth = 0
+        self.tuples: dict[bytes, TupleInfo] = {}
+        """The infos of tuples that were read, by their bytes."""
 
     def fail(self, what: str) -> ExecutableError:
         return ExecutableError(f"section {self.section} is malformed at byte {self.at}: {what}")

@@ -141,7 +141,8 @@ def _write_infos(w: Writer, infos: tuple[Info, ...]) -> None:
 
 
 def read_info(r: Reader) -> Info:
-    """Take an Info."""
+    """Take an Info. Tuples that are written alike are one object."""
+    start = r.at
     match r.byte():
         case 0:
             return ObjectInfo()
@@ -155,7 +156,8 @@ def read_info(r: Reader) -> Info:
         case 3:
             return TensorInfo(_read_dims(r), _read_dtype(r), r.int(), r.text())
         case 4:
-            return TupleInfo(r.many(read_info))
+            info = TupleInfo(r.many(read_info))
+            return r.tuples.setdefault(bytes(r.data[start : r.at]), info)
         case 5:
             params = r.many(read_info) if r.bool() else None
             return FuncInfo(params, r.nested(read_info), r.bool())

@@ -7,6 +7,8 @@ dimensions, lengths and values ValueErrors.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
@@ -20,7 +22,7 @@ from .info import FuncInfo, mismatch, substitute
 from .info_text import parse_info
 from .messages import DEVICE, DIMENSIONS, DTYPE, IS, KIND, LENGTH, NO_SIZE, NO_TUPLE, RANK, SCALAR
 from .sizes import is_size, shape_value
-from .values import describe_shape, is_tuple, kind_of, prim_fits
+from .values import describe_shape, identity, is_tuple, kind_of, prim_fits
 
 ASSERT_IMM: Final = 0
 """The dimension equals the immediate value."""
@@ -75,6 +77,34 @@ def match(
             operand %= 1 << 64  # a lowered program has it as an int64
         place = "the value" if kind == "scalar" else f"dimension {axis}"
         _match_number(found, heap, code, operand, context, place)
+
+
+@builtin("vm.builtin.match_parts", pure=False, closures=True)
+def match_parts(value: Any, heap: Any, table: str, context: str) -> None:
+    """Match a value that may hold a tuple in many places, each tuple once.
+
+    The table is a list in JSON, of one entry for each struct info: the kind, size, dtype and pairs of `match`, then the
+    numbers of the entries of the fields (None: anything). The value's own is the last.
+    """
+    entries = _entries(table)
+    met: dict[tuple[int, int], Any] = {}
+    pending: list[tuple[Any, int, str]] = [(value, len(entries) - 1, context)]
+    while pending:
+        part, index, where = pending.pop()
+        key = identity(part), index
+        if key in met:
+            continue
+        met[key] = part  # kept, so that nothing else gets its identity
+        kind, size, dtype, codes, fields = entries[index]
+        match(part, heap, kind, size, dtype, len(codes) // 2, *codes, where)
+        for place, field in reversed(list(enumerate(fields))):
+            if field is not None:
+                pending.append((part[place], field, f"{where}[{place}]"))
+
+
+@functools.lru_cache(maxsize=256)
+def _entries(table: str) -> list[tuple[str, int, str, list[Any], list[int | None]]]:
+    return json.loads(table)
 
 
 def _match_number(found: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:

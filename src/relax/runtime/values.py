@@ -162,10 +162,32 @@ def import_result(value: Any) -> Any:
 def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     if isinstance(expected, ShapeInfo) and all(isinstance(v, int | np.integer) for v in value):
         return shape_value(map(int, value))
-    fields = expected.fields if isinstance(expected, TupleInfo) else ()
-    if len(fields) == len(value):
-        return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
+    if isinstance(expected, TupleInfo) and len(expected.fields) == len(value):
+        return _import_fields(value, expected, {})
     return mapped(value, _SEQUENCES, import_value, MOST_NESTED)
+
+
+def _import_fields(value: Sequence[Any], expected: TupleInfo, made: dict[tuple[int, int], Any]) -> Any:
+    """A tuple of as many fields as are expected; `made` holds those that were met, by their ids and their infos'."""
+    key = identity(value), id(expected)
+    if key not in made:
+        made[key] = tuple(
+            _import_fields(cast("Sequence[Any]", field), cast("TupleInfo", info), made)
+            if _has_fields(field, info)
+            else import_value(field, info)
+            for field, info in zip(value, expected.fields, strict=True)
+        )
+    return made[key]
+
+
+def _has_fields(value: Any, expected: Info) -> bool:
+    """True for a sequence of as many values as a tuple is expected to have fields."""
+    return (
+        isinstance(expected, TupleInfo)
+        and isinstance(value, _SEQUENCES)
+        and not isinstance(value, tvm_ffi.Shape)
+        and len(cast("Sequence[Any]", value)) == len(expected.fields)
+    )
 
 
 def mapped(
@@ -185,7 +207,7 @@ def mapped(
             if not isinstance(item, kinds) or isinstance(item, tvm_ffi.Shape):
                 results[-1].append(leaf(item))
                 continue
-            key = _identity(item)
+            key = identity(item)
             if key not in made:
                 if len(open_tuples) >= most:
                     raise ValueError(_TOO_DEEP)
@@ -215,7 +237,7 @@ def _check_nesting(value: dict[Any, Any]) -> None:
     raise ValueError(_TOO_DEEP)
 
 
-def _identity(value: object) -> int:
+def identity(value: object) -> int:
     """The identity of a tuple; an array of tvm-ffi gets a new object of Python's each time it is looked at."""
     return value.__chandle__() if isinstance(value, tvm_ffi.Array) else id(value)
 

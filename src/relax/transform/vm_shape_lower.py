@@ -84,6 +84,7 @@ from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import all_dims, shape_needs
 from .shape_trust import claim, guaranteed, name_of, same_kind
+from .shared_checks import OnceEach, is_shared, shared_dims, table_of
 from .vdevice_operand import VDeviceOperands
 
 LOWERED = "relax.shapes_lowered"
@@ -401,14 +402,26 @@ class _MatchLowering:
 
     def write(self) -> None:
         """All checks of the values."""
-        for check in checks(tuple(self.values), self.lowering.is_bound):
+        shared = {subject for subject in self.values if is_shared(subject.info)}
+        waiting = set(shared)
+        for check in checks(tuple(self.values), self.lowering.is_bound, OnceEach(shared) if shared else None):
             subject, info = check.subject, check.subject.info
+            if shared and not check.binding and (whole := subject.outermost()) in shared:
+                if whole in waiting:
+                    waiting.remove(whole)
+                    self._match_parts(whole)
+                continue
             if check.codes or not same_kind(info, self._known(subject)):
                 self._match(check)
             if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
                 self._call("vm.builtin.match_shape_value", subject, info.shape)
             if isinstance(info, FuncStructInfo):
                 self._check_func(subject, info)
+        for subject in self.values:
+            if (
+                subject in waiting
+            ):  # in the first round all of its variables were bound, where each stands first
+                self._match_parts(subject)
 
     def _known(self, subject: Subject) -> StructInfo:
         """The struct info guaranteed of a value or a field: no more than before the match, as the shape variables of
@@ -449,6 +462,13 @@ class _MatchLowering:
         self._call(
             "vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes
         )
+
+    def _match_parts(self, subject: Subject) -> None:
+        """Match a value by a table of its struct infos."""
+        dims = shared_dims(subject.info)
+        self.lowering.compute(dims)
+        heap = self.lowering.heap if dims else PrimValue(0)
+        self._call("vm.builtin.match_parts", subject, heap, StringImm(table_of(subject, self._code)))
 
     def _code(self, check: Check, axis: int) -> tuple[int, int | float]:
         """A code, and a slot or a constant as an int64: that of a uint64 is read as one."""
