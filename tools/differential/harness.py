@@ -41,6 +41,9 @@ from relax.runtime.info import TensorInfo
 LOG: list[Any] = []
 """What has been recorded since the run began."""
 
+ELISION = "…"
+"""What the text of a struct info has in the place of what takes too many places; such a text is not read back."""
+
 
 # ------------------------------------------------------------------------------------ packed functions
 

@@ -285,11 +285,17 @@ def _value(places: Places, binding: Binding, site: Site) -> None:
 def rewrite(root: Node, edits: Mapping[Node, Node]) -> Any:
     """A tree with some nodes, told by identity, replaced everywhere they occur. What is not above them is shared."""
 
+    made: dict[int, Node] = {}
+
     def visit(node: Node) -> Node:
         found = edits.get(node)
+        if found is None:
+            found = made.get(id(node))
         if found is not None:
             return found
-        return node if isinstance(node, PrimFunc | PrimExpr) else map_children(node, visit)
+        new = node if isinstance(node, PrimFunc | PrimExpr) else map_children(node, visit)
+        made[id(node)] = new
+        return new
 
     return visit(root)
 

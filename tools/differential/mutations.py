@@ -33,6 +33,7 @@ from . import (
     mutate_text,
 )
 from .choices import Choices, Drawn, Seeded
+from .harness import ELISION
 from .mutate_neighbours import NEIGHBOURS, Neighbour
 from .mutate_text import TextMutation
 from .mutate_tree import LOST, SAME, Mutation
@@ -62,10 +63,6 @@ def as_choices(source: Choices | Callable[[Any], Any] | int) -> Choices:
 
 
 # ------------------------------------------------------------------------------------ broken programs
-
-
-ELISION = "…"
-"""What the text of a struct info has in the place of what takes too many places; such a text is not read back."""
 
 
 def check(module: IRModule, mutation: Mutation, draw: Any) -> tuple[Diagnostic, ...] | None:
