@@ -388,7 +388,7 @@ def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
             if number in seen:
                 continue
             seen.add(number)
-        if pre(item) is not False and item.__part_names__:
+        if pre(item) is not False:
             children = item.__children__()
             if len(children) > 1:
                 children.reverse()

@@ -38,8 +38,8 @@ def _post_order_visit(part: Node, visit: Callable[[Node], Any], seen: set[int]) 
     if id(part) in seen:
         return
     seen.add(id(part))
-    if part.__part_names__ and not part.__is_variable__:
-        for below in part.__children__():
+    if not part.__is_variable__:
+        for below in children_of(part):
             _post_order_visit(below, visit, seen)
     visit(part)
 
@@ -129,8 +129,8 @@ class StmtExprVisitor:
 
     def visit_children(self, node: Node) -> None:
         """Visit the parts of a node; variables and buffers have none."""
-        if node.__part_names__ and not node.__is_variable__:
-            for below in node.__children__():
+        if not node.__is_variable__:
+            for below in children_of(node):
                 self.visit(below)
 
 
@@ -182,11 +182,8 @@ class StmtExprMutator:
 
     def visit_children(self, node: N) -> N:
         """The node with its parts rewritten; itself if none changed."""
-        if not node.__part_names__:  # a number: half of all nodes
-            return node
-        if _BINDERS.get(type(node)) != ():
-            for buffer in _buffers_defined_by(node):
-                self.define_buffer(buffer)
+        for buffer in _buffers_defined_by(node):
+            self.define_buffer(buffer)
         return map_children(node, self.visit)
 
     def visit_all(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
