@@ -25,7 +25,20 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard, final
 
 import numpy as np
 
-from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, binder, child, label, node, register_op, set_slot
+from ..ir import (
+    BaseExpr,
+    DataType,
+    GlobalVar,
+    Node,
+    Op,
+    Span,
+    binder,
+    child,
+    label,
+    node,
+    register_op,
+    set_slot,
+)
 from ..runtime.rounding import round_number
 from ..runtime.sizes import number_text
 from . import arithmetic
@@ -218,9 +231,9 @@ def nonnegative_epoch() -> int:
     return _nonnegative_marks
 
 
-def SizeVar(name: str, dtype: str = "int32") -> Var:
+def SizeVar(name: str, dtype: str | DataType = "int32", span: Span | None = None) -> Var:
     """A variable known to be ≥ 0."""
-    var = Var(name, dtype)
+    var = Var(name, dtype, span=span)
     set_slot(var, "_nonnegative", True)  # nothing was simplified with it yet
     return var
 

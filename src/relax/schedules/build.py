@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative
+from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const
 from ..prim.intrin import floordiv, floormod
 from ..tir import (
     AllocBuffer,
@@ -114,8 +114,7 @@ def named(name: str, value: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
     """`body` of a size, which has a name unless it is a number or a variable: proofs need not look at what it is."""
     if isinstance(value, (IntImm, Var)):
         return body(value)
-    var = Var(name, "int64")
-    mark_nonnegative(var)
+    var = SizeVar(name, "int64")
     return LetStmt(var, value, body(var))
 
 
@@ -134,8 +133,7 @@ def digits(
         if isinstance(value, Var):
             parts[i] = value
         else:
-            parts[i] = var = Var(names[i], "int64")
-            mark_nonnegative(var)
+            parts[i] = var = SizeVar(names[i], "int64")
             values.append((var, value))
     result = body(parts)
     for var, value in reversed(values):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir import DataType
-from ..prim import Add, Cast, IntImm, Mul, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ..prim import Add, Cast, IntImm, Mul, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, substitute
@@ -244,8 +244,7 @@ def _merged(
     extent = simplify(extent)
     names: tuple[tuple[Var, PrimExpr], ...] = ()
     if not isinstance(extent, (IntImm, Var)):
-        count = Var("rows" if of_rows else "columns", "int64")
-        mark_nonnegative(count)
+        count = SizeVar("rows" if of_rows else "columns", "int64")
         names, extent = ((count, extent),), count
     merged = IterVar(
         Range.from_min_extent(const(0, "int64"), extent), Var("row" if of_rows else "column", "int64")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import Node, children_of
-from ..prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ..tir import Buffer, BufferLoad, BufferStore, IterVar, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, post_order_visit, substitute
@@ -345,8 +345,7 @@ def _merged(group: Group, merge: _Merge) -> Group:
     extent = simplify(merge.outer.extent * merge.inner.extent)
     names = group.names
     if not isinstance(extent, (IntImm, Var)):
-        count = Var(f"{merge.outer.var.name}_{merge.inner.var.name}", extent.dtype)
-        mark_nonnegative(count)
+        count = SizeVar(f"{merge.outer.var.name}_{merge.inner.var.name}", extent.dtype)
         names, extent = (*names, (count, extent)), count
     axis = Axis(Var(merge.inner.var.name, merge.inner.var.dtype), extent)
     views = {buffer: _view(buffer, place, extent) for buffer, place in merge.places.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..ir import Node, fields_of
-from ..prim import Analyzer, Let, PrimExpr, Var, mark_nonnegative
+from ..prim import Analyzer, Let, PrimExpr, SizeVar, Var
 from .buffer import Buffer, IterVar, Reduce
 from .functor import StmtExprMutator, pre_order_visit, substitute
 from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
@@ -25,9 +25,7 @@ class _Renewal(StmtExprMutator):
         self.renamed: dict[Var, Var] = {}
 
     def renew(self, var: Var) -> None:
-        new = Var(var.name, var.dtype, span=var.span)
-        if var.nonnegative:
-            mark_nonnegative(new)
+        new = (SizeVar if var.nonnegative else Var)(var.name, var.dtype, span=var.span)
         self.renamed[var] = new
 
     def renew_buffer(self, buffer: Buffer, with_pointer: bool = True) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...prim import GT, And, IntImm, PrimExpr, Select, Var, is_const, mark_nonnegative, simplify
+from ...prim import GT, And, IntImm, PrimExpr, Select, SizeVar, Var, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -137,8 +137,7 @@ class AlongChannels(Writer):
         even = Select(GT(chunks, int64(1)), simplify(ceildiv(chunks, cores) * cores), int64(1))
         units = maximum(ceildiv(ceildiv(count, even), UNIT), int64(1))
         size = simplify(minimum(units * UNIT, int64(most)))
-        chunk = Var("chunk", "int64")
-        mark_nonnegative(chunk)
+        chunk = SizeVar("chunk", "int64")
         self.pixels = replace(self.pixels, names=(*self.pixels.names, (chunk, size)))
         return chunk
 

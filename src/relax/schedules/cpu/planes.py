@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd
 
-from ...prim import And, IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ...prim import And, IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ...prim.intrin import all as all_of
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -47,8 +47,7 @@ class Sizes:
         size = simplify(size)
         if isinstance(size, (IntImm, Var)):
             return size
-        var = Var(name, "int64")
-        mark_nonnegative(var)
+        var = SizeVar(name, "int64")
         self._names.append((var, size))
         return var
 

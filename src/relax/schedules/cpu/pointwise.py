@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, post_order, simplify
+from ...prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, post_order, simplify
 from ...prim.traits import fails_itself
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
@@ -198,8 +198,7 @@ def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, 
     total = simplify(total)
     if isinstance(total, (IntImm, Var)):
         return total
-    var = Var(name, "int64")
-    mark_nonnegative(var)
+    var = SizeVar(name, "int64")
     names.append((var, total))
     return var
 

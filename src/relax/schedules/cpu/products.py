@@ -37,7 +37,8 @@ from ..rule import PackedFunction, ScheduleRule
 from .operands import DeclaredOperands, Matrices, rewritten_products
 from .packed_panels import packed_products
 from .product import DepthBlock, ProductWriter
-from .strassen import EVEN, Sevens, is_worth_it, panels_by_sevens
+from .strassen import Sevens, is_worth_it, panels_by_sevens
+from .strassen_slabs import EVEN
 from .tiling import panels
 
 LEAST_ROWS: Final = 256

@@ -50,52 +50,26 @@ chapter 23. To form the sums while packing is the idea of J. Huang et al., *Stra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...ir.transform import FAST_ALGORITHMS, PassContext
-from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
-from ...prim.instructions import prefetch, vector_reduce_max
-from ...prim.intrin import abs as absolute
+from ...prim import LE, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Stmt,
-)
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.nests import loads_in
-from ..build import (
-    alloc,
-    block,
-    digits,
-    int64,
-    let,
-    loop,
-    named,
-    ramp,
-    scratch,
-    spread,
-    vector_load,
-    vector_store,
-)
-from .operands import Matrices, Results, tile_view
+from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from .operands import Matrices
+from .strassen_results import LOWS, Quarters
+from .strassen_slabs import PRODUCTS, Cut, Lefts, Part, Slab, each_vector, vector_loop
 from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
 
 ERROR: Final = 4.5
 """The factor of the bound of errors (see above)."""
-EVEN: Final = 16
-"""The most by which the greatest elements of two rows that are computed together may differ, as a factor."""
-PRODUCTS: Final = 7
 SUMS: Final = 4
 """The products whose right operands are sums of quarters."""
 LEAST_ROWS: Final = 24
@@ -114,8 +88,6 @@ EVEN_TASKS: Final = 2
 """The tasks of a core that keep it busy if all cores have as many: parts of the rows would make sums of B again."""
 LEAST_TILES: Final = 8
 """The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
-LOWS: Final = 2
-"""The most low tiles in the place of whole ones."""
 WASTE: Final = 16
 """Rows that fill up tiles may be one in so many."""
 
@@ -127,32 +99,6 @@ _NEXT: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 1), (1, 1), (1, 0), (0
 """The quarter that the product behind each one reads; behind the last one is the first of the next block."""
 _NEXT_OTHER: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 0), (1, 1), (1, 0), (1, 1), (0, 0))
 """The other quarter that it reads, if it reads two."""
-
-
-@dataclass(frozen=True)
-class _Slab:
-    """Rows whose sums are in memory: the first, how many, those of the upper half, and the tiles of a half."""
-
-    first: PrimExpr
-    rows: PrimExpr
-    upper: PrimExpr
-    tiles: PrimExpr
-    lefts: Buffer
-    uneven: Buffer
-    """By row of a half: not 0 where the two rows that are computed together are very different."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Tiles of a half slab and a pair of panels, whose sums are in the second-level cache."""
-
-    slab: _Slab
-    begin: PrimExpr
-    tiles: PrimExpr
-    low: PrimExpr
-    """The number of low tiles, which are the last ones: at most `LOWS`."""
-    pair: PrimExpr
-    sums: Buffer
 
 
 def panels_by_sevens(operands: Matrices, target: Target) -> int:
@@ -225,16 +171,11 @@ class Sevens:
         self.packed, self.dtype, self.cores = operands.packed, "float32", target.num_cores
         self.vector = f"float32x{self.tile.lanes}"
         tile, caches = self.tile, target.machine.caches
-        self.depth = operands.depth.value
-        self.half = -(-self.depth // 2)
-        """The depth of the first half; the second one has one less of an odd depth."""
-        self.blocks = -(-self.half // max(caches.l2 // SHARE // (tile.columns * 4), tile.lanes))
-        """The number of blocks of half the depth: see `SHARE`."""
-        self.block = -(-self.half // self.blocks)
-        self.pitch = -(-self.block // tile.lanes) * tile.lanes
-        """The elements between neighbouring rows of sums of A: whole vectors."""
-        self.is_full = self.blocks * self.block == self.half and self.depth % 2 == 0
-        """True if blocks have no rows behind those of a half."""
+        depth = operands.depth.value
+        most_rows = max(caches.l2 // SHARE // (tile.columns * 4), tile.lanes)
+        self.cut = Cut(depth, -(-depth // (2 * most_rows)), tile.lanes)
+        """In blocks of at most a share of the second-level cache: see `SHARE`."""
+        self.lefts, self.quarters = Lefts(operands, tile, self.cut), Quarters(operands, tile)
         fitting = caches.l2 // 2 // (PRODUCTS * tile.rows * tile.columns * 4)
         self.most_tiles = min(max(fitting, LEAST_TILES), SLAB)
         """The most tiles of a part, whose seven sums stay in the second-level cache."""
@@ -251,7 +192,7 @@ class Sevens:
         tiles = minimum(simplify(tiles), int64(most))
         pairs = self.count // 2
         parts = -(-most // LEAST_TILES)
-        shapes = (self.blocks, PRODUCTS, most * tile.rows, self.pitch), (pairs * parts, tile.lanes)
+        shapes = (self.cut.blocks, PRODUCTS, most * tile.rows, self.cut.pitch), (pairs * parts, tile.lanes)
 
         def body(lefts: Buffer, flags: Buffer, uneven: Buffer) -> Stmt:
             return named("slabs", simplify(slabs), lambda slabs: named(
@@ -274,9 +215,11 @@ class Sevens:
         size = simplify(tiles * (2 * height))
 
         def of_rows(first: PrimExpr, count: PrimExpr) -> Stmt:
-            slab = _Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts, uneven)
+            slab = Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts, uneven)
             tasks = _while(finite, self._tasks(slab, flags, finite))
-            return IfThenElse(count > 0, block([self._lefts(slab), self._evenness(slab, finite), tasks]))
+            return IfThenElse(
+                count > 0, block([self.lefts.made(slab), self.lefts.evenness(slab, finite), tasks])
+            )
 
         def behind(first: PrimExpr) -> Stmt:
             count = minimum(size, maximum(rows - first, int64(0)))
@@ -284,102 +227,9 @@ class Sevens:
 
         return named("first", simplify(number * size), behind)
 
-    # ------------------------------------------------------------------ sums of A
-
-    def _lefts(self, slab: _Slab) -> Stmt:
-        """The seven left operands of a slab."""
-        operands, lanes = self.operands, self.tile.lanes
-        last = simplify(self.operands.rows - 1)
-
-        def row(r: Var) -> Stmt:
-            upper = minimum(slab.first + minimum(r, slab.upper - 1), last)
-            lower = minimum(slab.first + slab.upper + r, slab.first + slab.rows - 1)
-            return let(
-                "upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d))
-            )
-
-        def quarters(r: Var, upper: Var, lower: Var) -> Stmt:
-            views = [
-                tile_view(operands.left, {operands.row: place, operands.k: int64(start)}, (
-                    (operands.row, int64(1)), (operands.k, int64(size))))
-                for place in (upper, lower) for start, size in self._halves()
-            ]  # fmt: skip
-            result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
-                *(vector_store(greatest, (int64(i), int64(0)), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
-                loop("ko", self.blocks, lambda ko: loop("v", self.pitch // lanes, lambda v: (
-                    self._seven_lefts(slab.lefts, greatest, views, ko, r, v * lanes)))),
-                self._compared(slab, greatest, r),
-            ]))  # fmt: skip
-            for view in reversed(views):
-                result = DeclBuffer(view, result)
-            return result
-
-        return loop("r", simplify(slab.tiles * self.tile.rows), row, ForKind.PARALLEL)
-
-    def _halves(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The first and the number of each half of the depth."""
-        return (0, self.half), (self.half, self.depth - self.half)
-
-    def _compared(self, slab: _Slab, greatest: Buffer, r: Var) -> Stmt:
-        """Note if the greatest elements of two rows are very different."""
-        upper, lower = (
-            vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), self.tile.lanes)) for i in (0, 1)
-        )
-        even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
-        flag = Select(even, const(0, self.dtype), const(1, self.dtype))
-        return vector_store(slab.uneven, (r, int64(0)), spread(flag, self.tile.lanes))
-
-    def _evenness(self, slab: _Slab, finite: Buffer) -> Stmt:
-        """No panels are computed if any rows are very different."""
-        lanes = self.tile.lanes
-
-        def added(r: Var) -> Stmt:
-            first, own = (vector_load(slab.uneven, (row, int64(0)), lanes) for row in (int64(0), r))
-            return vector_store(slab.uneven, (int64(0), int64(0)), Add(first, own))
-
-        found = NE(BufferLoad(slab.uneven, (int64(0), int64(0))), const(0, self.dtype))
-        return block([
-            loop("r", simplify(slab.tiles * self.tile.rows), added),
-            IfThenElse(found, BufferStore(finite, int64(0), (int64(0),))),
-        ])  # fmt: skip
-
-    def _seven_lefts(
-        self, lefts: Buffer, greatest: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr
-    ) -> Stmt:
-        lanes = self.tile.lanes
-        place = simplify(ko * self.block + c)
-
-        def mask(size: int) -> PrimExpr | None:
-            return (
-                None
-                if self.is_full and self.pitch == self.block
-                else LT(ramp(place, lanes), spread(int64(size), lanes))
-            )
-
-        sizes = [size for _, size in self._halves()] * 2
-        loads = [
-            vector_load(view, (int64(0), place), lanes, mask(size))
-            for view, size in zip(views, sizes, strict=True)
-        ]
-        a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
-        s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
-        values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
-        # A may be in the third level, and rows of a block are short for what processors recognise.
-        result = block([
-            *(Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views),
-            *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
-            *(vector_store(greatest, (int64(i), int64(0)), maximum(
-                vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
-              for i, (a, b) in enumerate(((a11, a12), (a21, a22)))),
-        ])  # fmt: skip
-        result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
-        for var, load in reversed(list(zip((a11, a12, a21, a22), loads, strict=True))):
-            result = LetStmt(var, load, result)
-        return result
-
     # ------------------------------------------------------------------ tasks
 
-    def _tasks(self, slab: _Slab, flags: Buffer, finite: Buffer) -> Stmt:
+    def _tasks(self, slab: Slab, flags: Buffer, finite: Buffer) -> Stmt:
         """The parallel loop over parts of the rows and pairs of panels, and what they found."""
         pairs, tiles = int64(self.count // 2), slab.tiles
         number = self.count // 2
@@ -416,24 +266,24 @@ class Sevens:
 
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 
-    def _low(self, slab: _Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
+    def _low(self, slab: Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
         """The number of low tiles among some."""
         left = slab.upper - (begin + tiles - 1) * self.tile.rows
         return simplify(_lows(left, tiles, self.tile))
 
     def _part(
-        self, slab: _Slab, held: tuple[PrimExpr, PrimExpr, PrimExpr], pair: PrimExpr, flags: Buffer, task: Var
+        self, slab: Slab, held: tuple[PrimExpr, PrimExpr, PrimExpr], pair: PrimExpr, flags: Buffer, task: Var
     ) -> Stmt:
         """The results of some tiles of rows and a pair of panels."""
         shape = (PRODUCTS, self._part_rows(), self.tile.columns)
 
         def summed(sums: Buffer) -> Stmt:
-            part = _Part(slab, *held, pair, sums)
+            part = Part(slab, *held, pair, sums)
             return block([
-                *([] if self.blocks == 1 else [self._cleared(part)]),
-                scratch("right", (self.block, self.tile.columns), self.dtype, lambda right: loop(
-                    "ko", self.blocks, lambda ko: self._block(part, right, ko))),
-                self._finished(part, flags, task),
+                *([] if self.cut.blocks == 1 else [self._cleared(part)]),
+                scratch("right", (self.cut.block, self.tile.columns), self.dtype, lambda right: loop(
+                    "ko", self.cut.blocks, lambda ko: self._block(part, right, ko))),
+                self.quarters.finished(part, flags, task),
             ])  # fmt: skip
 
         return scratch("sums", shape, self.dtype, summed)
@@ -443,27 +293,20 @@ class Sevens:
         _, tiles = _slabs(self.operands.rows, self.tile)
         return min(tiles_of(simplify(tiles)), self.most_tiles) * self.tile.rows
 
-    def _each_vector(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
-
-    def _vectors(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """The same as a loop that is not unrolled: less to compile."""
-        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes))
-
-    def _cleared(self, part: _Part) -> Stmt:
+    def _cleared(self, part: Part) -> Stmt:
         zero = spread(const(0, self.dtype), self.tile.lanes)
         rows = simplify(part.tiles * self.tile.rows)
-        return loop("i", PRODUCTS, lambda i: loop("r", rows, lambda r: self._vectors(
-            lambda c: vector_store(part.sums, (i, r, c), zero))))  # fmt: skip
+        return loop("i", PRODUCTS, lambda i: loop("r", rows, lambda r: vector_loop(
+            self.tile, lambda c: vector_store(part.sums, (i, r, c), zero))))  # fmt: skip
 
     # ------------------------------------------------------------------ products
 
-    def _block(self, part: _Part, right: Buffer, ko: Var) -> Stmt:
+    def _block(self, part: Part, right: Buffer, ko: Var) -> Stmt:
         """Seven products over a block of both halves of the depth.
 
         Quarters are read as they are packed, unless they are filled up; sums are made while the first tile reads them.
         """
-        if not self.is_full:
+        if not self.cut.is_full:
             return loop("i", PRODUCTS, lambda i: block([
                 self._right(part, right, ko, i), self._tiles(part, ko, i, right)]))  # fmt: skip
         plain = PRODUCTS - SUMS
@@ -479,7 +322,7 @@ class Sevens:
 
         return block([loop("i", plain, with_quarter), loop("i", SUMS, with_sum)])
 
-    def _first_tile(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
+    def _first_tile(self, part: Part, right: Buffer, ko: Var, i: Var) -> Stmt:
         """The first tile of a product with a sum of quarters, which stores the sum for the other tiles.
 
         The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: a quarter less another
@@ -499,13 +342,13 @@ class Sevens:
             DeclBuffer(inner, of(inner, right)),
         )
 
-    def _quarter_of(self, part: _Part, ko: Var, half: PrimExpr, side: PrimExpr) -> Buffer:
+    def _quarter_of(self, part: Part, ko: Var, half: PrimExpr, side: PrimExpr) -> Buffer:
         """A block of a half of the depth of one of a pair of panels, as it is packed."""
         columns = self.tile.columns
-        start = self._panel(part.pair, side) + (half * self.half + ko * self.block) * columns
-        return self._packed_view((self.block, columns), simplify(start))
+        start = self._panel(part.pair, side) + (half * self.cut.half + ko * self.cut.block) * columns
+        return self._packed_view((self.cut.block, columns), simplify(start))
 
-    def _tiles(self, part: _Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
+    def _tiles(self, part: Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
         """A product of blocks, in tiles, of which some are done."""
 
         count = simplify(part.tiles - part.low)
@@ -520,9 +363,9 @@ class Sevens:
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
         """The place in the packed matrix at which one of a pair of panels begins."""
-        return (pair * 2 + right) * (self.depth * self.tile.columns)
+        return (pair * 2 + right) * (self.cut.depth * self.tile.columns)
 
-    def _right(self, part: _Part, right: Buffer, ko: Var, i: Var) -> Stmt:
+    def _right(self, part: Part, right: Buffer, ko: Var, i: Var) -> Stmt:
         """The right operand of product `i`, in the place of the one before it."""
         b11, b12, b21, b22 = ((half, side) for half in (0, 1) for side in (0, 1))
         # B11, B21, B22, T1, T2 = B22 - T1, B21 - T2, T3: a quarter, less another one or what is in place.
@@ -534,10 +377,10 @@ class Sevens:
         return result
 
     def _difference(
-        self, part: _Part, right: Buffer, ko: Var, first: _Quarter, second: _Quarter | None
+        self, part: Part, right: Buffer, ko: Var, first: _Quarter, second: _Quarter | None
     ) -> Stmt:
         """Store a block of one quarter of a pair of panels less another; halves are filled up with their last row."""
-        columns, lanes, halves = self.tile.columns, self.tile.lanes, self._halves()
+        columns, lanes, halves = self.tile.columns, self.tile.lanes, self.cut.halves
         views: dict[_Quarter, Buffer] = {}
         for quarter in (first, second):
             if quarter is not None and quarter is not _PLACE:
@@ -548,7 +391,7 @@ class Sevens:
         def term(quarter: _Quarter, k: Var, c: PrimExpr) -> PrimExpr:
             if quarter is _PLACE:
                 return vector_load(right, (k, c), lanes)
-            row = ko * self.block + k
+            row = ko * self.cut.block + k
             row = minimum(row, int64(halves[quarter[0]][1] - 1))
             return vector_load(views[quarter], (simplify(row), c), lanes)
 
@@ -556,7 +399,7 @@ class Sevens:
             whole = term(first, k, c)
             return vector_store(right, (k, c), whole if second is None else Sub(whole, term(second, k, c)))
 
-        result = loop("k", self.block, lambda k: self._each_vector(lambda c: value(k, c)))
+        result = loop("k", self.cut.block, lambda k: each_vector(self.tile, lambda c: value(k, c)))
         for view in views.values():
             result = DeclBuffer(view, result)
         return result
@@ -571,7 +414,7 @@ class Sevens:
         )
 
     def _tile(
-        self, part: _Part, right: Buffer, ko: Var, i: PrimExpr, before: tuple[PrimExpr, PrimExpr], height: int,
+        self, part: Part, right: Buffer, ko: Var, i: PrimExpr, before: tuple[PrimExpr, PrimExpr], height: int,
         made: Callable[[Var, PrimExpr], PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
         """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores.
@@ -584,36 +427,36 @@ class Sevens:
         _, _, most, _ = lefts.shape
         row = (ko * PRODUCTS + i) * most + part.begin * self.tile.rows + first
         left = decl_buffer(
-            [int64(height), int64(self.block)], self.dtype, "left", data=lefts.data,
-            strides=[int64(self.pitch), int64(1)], elem_offset=simplify(row * self.pitch),
+            [int64(height), int64(self.cut.block)], self.dtype, "left", data=lefts.data,
+            strides=[int64(self.cut.pitch), int64(1)], elem_offset=simplify(row * self.cut.pitch),
         )  # fmt: skip
 
         def asked_left(k: PrimExpr) -> Stmt:
             """Prefetches of the sums of A for the next tile, which follow those of this one."""
-            place = (int64(0), height * self.pitch + k * height)
+            place = (int64(0), height * self.cut.pitch + k * height)
             return Evaluate(prefetch(BufferLoad(left, place), locality=3))
 
         def asked_sums(k: PrimExpr) -> list[Stmt]:
             """Prefetches of the sums with which the next tile begins: other products were computed since."""
-            if self.blocks == 1:
+            if self.cut.blocks == 1:
                 return []
-            steps = max(self.block // (self.tile.rows * self.tile.vectors), 1)
+            steps = max(self.cut.block // (self.tile.rows * self.tile.vectors), 1)
             place = (i, first + height, floordiv(k, steps) * lanes)
             return [Evaluate(prefetch(BufferLoad(sums, place), locality=3))]
 
         def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: self._each_vector(lambda c: body(p, c)), ForKind.UNROLLED)
+            return loop("p", height, lambda p: each_vector(self.tile, lambda c: body(p, c)), ForKind.UNROLLED)
 
         def tile(acc: Buffer) -> Stmt:
             def begun(p: Var, c: PrimExpr) -> PrimExpr:
-                if self.blocks == 1:
+                if self.cut.blocks == 1:
                     return spread(const(0, self.dtype), lanes)
                 return vector_load(sums, (i, first + p, c), lanes)
 
             old = each(lambda p, c: vector_store(acc, (p, c), begun(p, c)))
             new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
             steps = self._asking(part, ko, i, simplify(before[0] + before[1]), lambda asked: alloc(
-                "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.block, lambda k: block([
+                "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.cut.block, lambda k: block([
                     asked(k), asked_left(k), *asked_sums(k),
                     self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
             return block([old, DeclBuffer(left, steps), new])
@@ -621,7 +464,7 @@ class Sevens:
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
     def _asking(
-        self, part: _Part, ko: Var, i: PrimExpr, io: PrimExpr,
+        self, part: Part, ko: Var, i: PrimExpr, io: PrimExpr,
         body: Callable[[Callable[[PrimExpr], Stmt]], Stmt],
     ) -> Stmt:  # fmt: skip
         """`body` of prefetches of a tile: lines of a quarter of the panels that the next product reads.
@@ -636,17 +479,17 @@ class Sevens:
         )
         half = Select(is_other.equal(0), half, other_half)
         side = Select(is_other.equal(0), side, other_side)
-        size = self.block * columns
-        following = Select(ko + 1 < self.blocks, (ko + 1) * size, int64(2 * self.depth * columns))
+        size = self.cut.block * columns
+        following = Select(ko + 1 < self.cut.blocks, (ko + 1) * size, int64(2 * self.cut.depth * columns))
         following = Select(i.equal(PRODUCTS - 1), following, ko * size)
-        line = following + floormod(io, parts) * (self.block * lanes)
+        line = following + floormod(io, parts) * (self.cut.block * lanes)
 
         def asking(quarter: Var) -> Stmt:
             view = self._packed_view((1, columns), quarter)
             return DeclBuffer(view, let("line", line, lambda line: body(lambda k: Evaluate(prefetch(
                 BufferLoad(view, (int64(0), line + k * lanes)), locality=2)))))  # fmt: skip
 
-        return let("quarter", self._panel(part.pair, side) + half * (self.half * columns), asking)
+        return let("quarter", self._panel(part.pair, side) + half * (self.cut.half * columns), asking)
 
     def _step(
         self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: Var,
@@ -662,108 +505,15 @@ class Sevens:
             stores = block([vector_store(vectors, (c,), value), vector_store(right, (k, c), value)])
             return LetStmt(value, made(k, c), stores)
 
-        loads = self._each_vector(vector)
+        loads = each_vector(self.tile, vector)
 
         def row(p: Var) -> Stmt:
             element = Var("a", self.vector)
-            update = self._each_vector(lambda c: vector_store(acc, (p, c), Add(
+            update = each_vector(self.tile, lambda c: vector_store(acc, (p, c), Add(
                 vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
             return LetStmt(element, spread(BufferLoad(left, (p, k)), lanes), update)
 
         return block([loads, loop("p", height, row, ForKind.UNROLLED)])
-
-    # ------------------------------------------------------------------ results
-
-    def _finished(self, part: _Part, flags: Buffer, task: Var) -> Stmt:
-        """The results of a part, a tile of each quarter at a time: what is combined is stored from the first cache."""
-        height, lanes = self.tile.rows, self.tile.lanes
-        nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
-
-        def tile(io: Var) -> Stmt:
-            whole = part.tiles - part.low
-            lows = minimum(maximum(io - whole, int64(0)), int64(max(LOWS - 1, 0)))
-            rows = Select(io < whole, int64(height), int64(LOW))
-
-            def combined(flag: Buffer, first: PrimExpr, rows: PrimExpr) -> Stmt:
-                return block([
-                    vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
-                    loop("r", rows, lambda r: self._each_vector(
-                        lambda c: self._combined(part.sums, flag, first + r, c))),
-                    vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
-                ])  # fmt: skip
-
-            def of(first: PrimExpr, rows: PrimExpr) -> Stmt:
-                quarters = loop("q", SUMS, lambda q: self._quarter(part, q, first, rows))
-                return block([
-                    alloc("flag", (lanes,), self.dtype, "local", lambda flag: combined(flag, first, rows)), quarters
-                ])  # fmt: skip
-
-            return named("first", simplify(io * height - lows * (height - LOW)), lambda first: named(
-                "height", simplify(rows), lambda rows: of(first, rows)))  # fmt: skip
-
-        return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
-
-    def _combined(self, sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
-        """A vector of each quarter of the results from the seven products, in the place of the first four.
-
-        Where one is not finite, the flag becomes something else than 0.
-        """
-        lanes = self.tile.lanes
-        p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
-        first, second, third, fourth, fifth, sixth, seventh = p
-        u, w = Var("u", self.vector), Var("w", self.vector)
-        c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
-        total = Add(Add(c11, c12), Add(c21, c22))
-        zero = spread(const(0, self.dtype), lanes)
-        found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
-        result = block([
-            *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
-            vector_store(flag, (int64(0),), found),
-        ])  # fmt: skip
-        values = [
-            (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
-            (c12, Add(Add(u, fourth), third)), (c21, Add(w, sixth)), (c22, Add(w, fourth)),
-        ]  # fmt: skip
-        loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
-        for var, value in reversed([*loads, *values]):
-            result = LetStmt(var, value, result)
-        return result
-
-    def _quarter(self, part: _Part, q: Var, first: PrimExpr, most: PrimExpr) -> Stmt:
-        """Store what is made of a tile of a quarter, as far as it has rows."""
-        slab, height = part.slab, self.tile.rows
-        lower, right = floordiv(q, 2), floormod(q, 2)
-        begin = simplify(part.begin * height) + first
-        held = Select(lower.equal(0), slab.upper, slab.rows - slab.upper)
-        count = maximum(minimum(held - begin, most), int64(0))
-        row = slab.first + lower * slab.upper + begin
-        column = (part.pair * 2 + right) * self.tile.columns
-        return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
-            "row", row, lambda row: let("column", column, lambda column: self._stored(
-                part.sums, (q, first), (row, column), count)))))  # fmt: skip
-
-    def _stored(
-        self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr
-    ) -> Stmt:
-        """Store the results of some rows of a quarter, and ask for the place of those of the next tile."""
-        lanes, operands = self.tile.lanes, self.operands
-        q, first = source
-        row, column = place
-        at = {operands.row: row, operands.column: column}
-        result = Results(operands, at, count, int64(self.tile.columns))
-
-        def plain(r: Var, c: PrimExpr) -> Stmt:
-            return vector_store(result.out, result.place(r, c), vector_load(sums, (q, first + r, c), lanes))
-
-        def made(r: Var, c: PrimExpr) -> Stmt:
-            return loop("x", lanes, lambda x: result.made(
-                r, c + x, BufferLoad(sums, (q, first + r, c + x))), ForKind.VECTORIZED)  # fmt: skip
-
-        def row_of(r: Var) -> Stmt:
-            store = plain if result.is_sum else made
-            return self._vectors(lambda c: block([result.asked(r + self.tile.rows, c, 2), store(r, c)]))
-
-        return result.declared(loop("r", count, row_of))
 
 
 def _while(finite: Buffer, body: Stmt) -> Stmt:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from ...ir import BaseFunc, GlobalVar, IRModule, Node, fields_of
 from ...ir.transform import module_pass
-from ...prim import Let, PrimExpr, Var, mark_nonnegative
+from ...prim import Let, PrimExpr, SizeVar, Var
 from ..buffer import Buffer, CommReducer, IterVar, Reduce
 from ..functor import StmtExprMutator
 from ..stmt import (
@@ -78,9 +78,7 @@ class _Conversion(StmtExprMutator):
             self.bound.add(var)
             self.renamed.pop(var, None)
             return
-        new = Var(var.name, var.dtype, span=var.span)
-        if var.nonnegative:
-            mark_nonnegative(new)
+        new = (SizeVar if var.nonnegative else Var)(var.name, var.dtype, span=var.span)
         self.bound.add(new)
         self.renamed[var] = new
 

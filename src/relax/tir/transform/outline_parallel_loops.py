@@ -25,7 +25,7 @@ from typing import Any
 
 from ...ir import GlobalVar, IRModule, Node, walk
 from ...ir.transform import module_pass
-from ...prim import Analyzer, Call, Max, PrimExpr, Var, const, is_const, mark_nonnegative
+from ...prim import Analyzer, Call, Max, PrimExpr, SizeVar, Var, const, is_const
 from ...prim.intrin import parallel_for
 from ...target import Target
 from ..buffer import Buffer, BufferLoad
@@ -109,9 +109,7 @@ class _Outliner(StmtExprMutator):
     def outlined(self, loop: For) -> Stmt:
         """The call that runs the loop; its function is added to the module."""
         dtype = loop.loop_var.dtype
-        begin, end = Var("begin", dtype), Var("end", dtype)
-        mark_nonnegative(begin)
-        mark_nonnegative(end)
+        begin, end = SizeVar("begin", dtype), SizeVar("end", dtype)
         whole = {PARALLEL_RANGE: (loop.min, loop.extent)}
         body: Stmt = loop.replace(min=begin, extent=end - begin, annotations=whole)
         buffers, views = self.captured_buffers(body)

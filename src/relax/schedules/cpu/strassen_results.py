@@ -1,0 +1,130 @@
+"""Results of a product by sevens (see `strassen`) from the seven sums of a part.
+
+    for io in range(43):                                        a tile of each quarter
+        sums[0:4, …] = C11, C12, C21, C22                       of seven sums, in the place of the first four
+        D[…] = f(sums[0:4, …])                                  stored from the first cache
+
+With U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 + P6, and C22 = U + P7 + P4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...prim import Add, Mul, PrimExpr, Select, Var, const, simplify
+from ...prim.intrin import floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
+from ..build import alloc, block, int64, let, loop, named, spread, vector_load, vector_store
+from .operands import Matrices, Results
+from .strassen_slabs import PRODUCTS, Part, each_vector, vector_loop
+from .tiling import LOW, Tile
+
+LOWS: Final = 2
+"""The most low tiles in the place of whole ones."""
+QUARTERS: Final = 4
+
+
+class Quarters:
+    """Writes the quarters of the results of parts."""
+
+    def __init__(self, operands: Matrices, tile: Tile) -> None:
+        self.operands, self.tile = operands, tile
+        self.dtype, self.vector = "float32", f"float32x{tile.lanes}"
+
+    def finished(self, part: Part, flags: Buffer, task: Var) -> Stmt:
+        """The results of a part, a tile of each quarter at a time: what is combined is stored from the first cache."""
+        height, lanes = self.tile.rows, self.tile.lanes
+        nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
+
+        def tile(io: Var) -> Stmt:
+            whole = part.tiles - part.low
+            lows = minimum(maximum(io - whole, int64(0)), int64(max(LOWS - 1, 0)))
+            rows = Select(io < whole, int64(height), int64(LOW))
+
+            def combined(flag: Buffer, first: PrimExpr, rows: PrimExpr) -> Stmt:
+                return block([
+                    vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
+                    loop("r", rows, lambda r: each_vector(
+                        self.tile, lambda c: self._combined(part.sums, flag, first + r, c))),
+                    vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
+                ])  # fmt: skip
+
+            def of(first: PrimExpr, rows: PrimExpr) -> Stmt:
+                quarters = loop("q", QUARTERS, lambda q: self._quarter(part, q, first, rows))
+                return block([
+                    alloc("flag", (lanes,), self.dtype, "local", lambda flag: combined(flag, first, rows)), quarters
+                ])  # fmt: skip
+
+            return named("first", simplify(io * height - lows * (height - LOW)), lambda first: named(
+                "height", simplify(rows), lambda rows: of(first, rows)))  # fmt: skip
+
+        return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
+
+    def _combined(self, sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
+        """A vector of each quarter of the results from the seven products, in the place of the first four.
+
+        Where one is not finite, the flag becomes something else than 0.
+        """
+        lanes = self.tile.lanes
+        p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
+        first, second, third, fourth, fifth, sixth, seventh = p
+        u, w = Var("u", self.vector), Var("w", self.vector)
+        c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
+        total = Add(Add(c11, c12), Add(c21, c22))
+        zero = spread(const(0, self.dtype), lanes)
+        found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
+        result = block([
+            *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
+            vector_store(flag, (int64(0),), found),
+        ])  # fmt: skip
+        values = [
+            (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
+            (c12, Add(Add(u, fourth), third)), (c21, Add(w, sixth)), (c22, Add(w, fourth)),
+        ]  # fmt: skip
+        loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
+        for var, value in reversed([*loads, *values]):
+            result = LetStmt(var, value, result)
+        return result
+
+    def _quarter(self, part: Part, q: Var, first: PrimExpr, most: PrimExpr) -> Stmt:
+        """Store what is made of a tile of a quarter, as far as it has rows."""
+        slab, height = part.slab, self.tile.rows
+        lower, right = floordiv(q, 2), floormod(q, 2)
+        begin = simplify(part.begin * height) + first
+        held = Select(lower.equal(0), slab.upper, slab.rows - slab.upper)
+        count = maximum(minimum(held - begin, most), int64(0))
+        row = slab.first + lower * slab.upper + begin
+        column = (part.pair * 2 + right) * self.tile.columns
+        return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
+            "row", row, lambda row: let("column", column, lambda column: self._stored(
+                part.sums, (q, first), (row, column), count)))))  # fmt: skip
+
+    def _stored(
+        self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr
+    ) -> Stmt:
+        """Store the results of some rows of a quarter, and ask for the place of those of the next tile."""
+        lanes, operands = self.tile.lanes, self.operands
+        q, first = source
+        row, column = place
+        at = {operands.row: row, operands.column: column}
+        result = Results(operands, at, count, int64(self.tile.columns))
+
+        def plain(r: Var, c: PrimExpr) -> Stmt:
+            return vector_store(result.out, result.place(r, c), vector_load(sums, (q, first + r, c), lanes))
+
+        def made(r: Var, c: PrimExpr) -> Stmt:
+            return loop("x", lanes, lambda x: result.made(
+                r, c + x, BufferLoad(sums, (q, first + r, c + x))), ForKind.VECTORIZED)  # fmt: skip
+
+        def row_of(r: Var) -> Stmt:
+            store = plain if result.is_sum else made
+            return vector_loop(
+                self.tile, lambda c: block([result.asked(r + self.tile.rows, c, 2), store(r, c)])
+            )
+
+        return result.declared(loop("r", count, row_of))
+
+
+__all__ = ["LOWS", "Quarters"]

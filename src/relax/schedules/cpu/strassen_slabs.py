@@ -1,0 +1,197 @@
+"""Slabs of rows of a product by sevens (see `strassen`), and the sums of A that are made once for a slab.
+
+    for r in T.parallel(258):
+        lefts[…, 0:7, r, :] = A11, A12, A12 - S2, S1, S2, A22, S3         S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21
+        uneven[r] = rows r and 258 + r are very different
+
+Rows and depths that do not fill tiles are filled up here: rows with the last row, depths with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...prim import LE, LT, NE, Add, And, PrimExpr, Select, Sub, Var, const, simplify
+from ...prim.instructions import prefetch, vector_reduce_max
+from ...prim.intrin import abs as absolute
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
+from .operands import Matrices, tile_view
+from .tiling import Tile
+
+PRODUCTS: Final = 7
+EVEN: Final = 16
+"""The most by which the greatest elements of two rows that are computed together may differ, as a factor."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The halves of the depth, and the blocks of a half."""
+
+    depth: int
+    blocks: int
+    """The number of blocks of half the depth."""
+    lanes: int
+
+    @property
+    def half(self) -> int:
+        """The depth of the first half; the second one has one less of an odd depth."""
+        return -(-self.depth // 2)
+
+    @property
+    def halves(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The first and the number of each half."""
+        return (0, self.half), (self.half, self.depth - self.half)
+
+    @property
+    def block(self) -> int:
+        """The depth of a block."""
+        return -(-self.half // self.blocks)
+
+    @property
+    def pitch(self) -> int:
+        """The elements between neighbouring rows of sums of A: whole vectors."""
+        return -(-self.block // self.lanes) * self.lanes
+
+    @property
+    def is_full(self) -> bool:
+        """True if blocks have no rows behind those of a half."""
+        return self.blocks * self.block == self.half and self.depth % 2 == 0
+
+
+@dataclass(frozen=True)
+class Slab:
+    """Rows whose sums are in memory: the first, how many, those of the upper half, and the tiles of a half."""
+
+    first: PrimExpr
+    rows: PrimExpr
+    upper: PrimExpr
+    tiles: PrimExpr
+    lefts: Buffer
+    uneven: Buffer
+    """By row of a half: not 0 where the two rows that are computed together are very different."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tiles of a half slab and a pair of panels, whose sums are in the second-level cache."""
+
+    slab: Slab
+    begin: PrimExpr
+    tiles: PrimExpr
+    low: PrimExpr
+    """The number of low tiles, which are the last ones: at most `strassen.LOWS`."""
+    pair: PrimExpr
+    sums: Buffer
+
+
+def each_vector(tile: Tile, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+    """`body` of the first column of each vector of a panel, one after the other."""
+    return loop("v", tile.vectors, lambda v: body(v * tile.lanes), ForKind.UNROLLED)
+
+
+def vector_loop(tile: Tile, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+    """The same as a loop that is not unrolled: less to compile."""
+    return loop("v", tile.vectors, lambda v: body(v * tile.lanes))
+
+
+class Lefts:
+    """Writes the left operands of the seven products of slabs."""
+
+    def __init__(self, operands: Matrices, tile: Tile, cut: Cut) -> None:
+        self.operands, self.tile, self.cut = operands, tile, cut
+        self.dtype, self.vector = "float32", f"float32x{tile.lanes}"
+
+    def made(self, slab: Slab) -> Stmt:
+        """The seven left operands of a slab."""
+        operands, lanes = self.operands, self.tile.lanes
+        last = simplify(self.operands.rows - 1)
+
+        def row(r: Var) -> Stmt:
+            upper = minimum(slab.first + minimum(r, slab.upper - 1), last)
+            lower = minimum(slab.first + slab.upper + r, slab.first + slab.rows - 1)
+            return let(
+                "upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d))
+            )
+
+        def quarters(r: Var, upper: Var, lower: Var) -> Stmt:
+            views = [
+                tile_view(operands.left, {operands.row: place, operands.k: int64(start)}, (
+                    (operands.row, int64(1)), (operands.k, int64(size))))
+                for place in (upper, lower) for start, size in self.cut.halves
+            ]  # fmt: skip
+            result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
+                *(vector_store(greatest, (int64(i), int64(0)), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
+                loop("ko", self.cut.blocks, lambda ko: loop("v", self.cut.pitch // lanes, lambda v: (
+                    self._seven_lefts(slab.lefts, greatest, views, ko, r, v * lanes)))),
+                self._compared(slab, greatest, r),
+            ]))  # fmt: skip
+            for view in reversed(views):
+                result = DeclBuffer(view, result)
+            return result
+
+        return loop("r", simplify(slab.tiles * self.tile.rows), row, ForKind.PARALLEL)
+
+    def _compared(self, slab: Slab, greatest: Buffer, r: Var) -> Stmt:
+        """Note if the greatest elements of two rows are very different."""
+        upper, lower = (
+            vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), self.tile.lanes)) for i in (0, 1)
+        )
+        even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
+        flag = Select(even, const(0, self.dtype), const(1, self.dtype))
+        return vector_store(slab.uneven, (r, int64(0)), spread(flag, self.tile.lanes))
+
+    def evenness(self, slab: Slab, finite: Buffer) -> Stmt:
+        """No panels are computed if any rows are very different."""
+        lanes = self.tile.lanes
+
+        def added(r: Var) -> Stmt:
+            first, own = (vector_load(slab.uneven, (row, int64(0)), lanes) for row in (int64(0), r))
+            return vector_store(slab.uneven, (int64(0), int64(0)), Add(first, own))
+
+        found = NE(BufferLoad(slab.uneven, (int64(0), int64(0))), const(0, self.dtype))
+        return block([
+            loop("r", simplify(slab.tiles * self.tile.rows), added),
+            IfThenElse(found, BufferStore(finite, int64(0), (int64(0),))),
+        ])  # fmt: skip
+
+    def _seven_lefts(
+        self, lefts: Buffer, greatest: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr
+    ) -> Stmt:
+        lanes = self.tile.lanes
+        place = simplify(ko * self.cut.block + c)
+
+        def mask(size: int) -> PrimExpr | None:
+            return (
+                None
+                if self.cut.is_full and self.cut.pitch == self.cut.block
+                else LT(ramp(place, lanes), spread(int64(size), lanes))
+            )
+
+        sizes = [size for _, size in self.cut.halves] * 2
+        loads = [
+            vector_load(view, (int64(0), place), lanes, mask(size))
+            for view, size in zip(views, sizes, strict=True)
+        ]
+        a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
+        s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
+        values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
+        # A may be in the third level, and rows of a block are short for what processors recognise.
+        result = block([
+            *(Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views),
+            *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
+            *(vector_store(greatest, (int64(i), int64(0)), maximum(
+                vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
+              for i, (a, b) in enumerate(((a11, a12), (a21, a22)))),
+        ])  # fmt: skip
+        result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
+        for var, load in reversed(list(zip((a11, a12, a21, a22), loads, strict=True))):
+            result = LetStmt(var, load, result)
+        return result
+
+
+__all__ = ["EVEN", "PRODUCTS", "Cut", "Lefts", "Part", "Slab", "each_vector", "vector_loop"]
