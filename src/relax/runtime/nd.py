@@ -123,7 +123,10 @@ class NDArray:
         return self.numpy().item()
 
     def copyfrom(self, source: object) -> NDArray:
-        """Overwrite the contents with those of `source`, an array of the same shape; converts its dtype."""
+        """Overwrite the contents with those of `source`, and return the array itself; the dtype is converted.
+
+        Raises ValueError if `source` has another shape.
+        """
         value = _as_numpy(source)
         if value.shape != self.shape:
             raise ValueError(f"copyfrom: expected shape {self.shape}, found {value.shape}")
@@ -140,7 +143,10 @@ class NDArray:
         return NDArray(copy_tensor(self.tensor, target))
 
     def view(self, shape: Sequence[int]) -> NDArray:
-        """The same memory under another shape of as many elements."""
+        """The same memory under another shape of as many elements.
+
+        Raises ValueError for a shape of more or fewer elements, and for an array that is not contiguous.
+        """
         shape = [int(extent) for extent in shape]
         if math.prod(shape) != self.size or not all(map(is_size, shape)):
             raise ValueError(f"view: shape {self.shape} cannot be seen as {tuple(shape)}")

@@ -254,7 +254,7 @@ def decl_buffer(
     offset_factor: int = 1,
     axis_separators: Iterable[int] | None = None,
 ) -> Buffer:
-    """A new buffer; its data variable is made unless given."""
+    """A new buffer; its data variable is made unless given. Raises TypeError for data that is no variable."""
     pointer = data if data is not None else Var(name, "handle")
     if not isinstance(pointer, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"the data of a buffer is a variable, found {type(pointer).__name__}")
@@ -289,7 +289,10 @@ class BufferRegion(Node):
     region: tuple[Range, ...] = child(converter=tuple)
 
     def asobject(self) -> PrimExpr:
-        """The elements of the region as a vector: a slice in the last dimension, of a constant length."""
+        """The elements of the region as a vector: a slice in the last dimension, of a constant length.
+
+        Raises TypeError for a region that has several elements along another dimension.
+        """
         *outer, last = self.region
         if any(not is_const(r.extent, 1) for r in outer):
             raise TypeError(f"a vector of buffer {self.buffer.name} is a slice of its last dimension only")
@@ -312,7 +315,10 @@ def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
 
 
 def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
-    """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one."""
+    """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one.
+
+    Raises ValueError for a slice with a step.
+    """
     ranges: list[Range] = []
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
