@@ -10,6 +10,7 @@ Reduce(combiner, sources, axes, condition, value_index)        only in tensor ex
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, cast, final
 
@@ -426,7 +427,7 @@ class Ramp(PrimExpr):
 
     base: PrimExpr = child(converter=convert)
     stride: PrimExpr = child(converter=convert)
-    lanes: int = child(converter=int)
+    lanes: int = child(converter=operator.index)
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.base.dtype.with_lanes(self.lanes))
@@ -438,7 +439,7 @@ class Broadcast(PrimExpr):
     """A vector of `lanes` equal elements."""
 
     value: PrimExpr = child(converter=convert)
-    lanes: int = child(converter=int)
+    lanes: int = child(converter=operator.index)
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.value.dtype.with_lanes(self.lanes))

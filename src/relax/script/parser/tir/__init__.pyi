@@ -260,7 +260,7 @@ def grid(extent: Any, second: Any, /, *extents: Any) -> Iterable[tuple[_Var, ...
 def serial(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
 ) -> Iterable[_Var]:
-    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step that is not positive."""
+    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step of 0 or less."""
 
 def parallel(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
