@@ -54,15 +54,8 @@ def load_cases(match: str = "") -> list[Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        node = _node_cases()
-        cases = [*node, *(case for kind in KINDS[1:] for case in load_model_tests(kind=kind))]
+        cases = [case for kind in KINDS for case in load_model_tests(kind=kind)]
     return [case for case in cases if re.search(match, case.name)]
-
-
-def _node_cases() -> list[Any]:
-    from onnx.backend.test.loader import load_model_tests
-
-    return list(load_model_tests(kind="node"))
 
 
 def load_node_cases(modules: Iterable[str]) -> list[Any]:
@@ -86,8 +79,6 @@ def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
     folder = Path(case.model_dir)
     model = onnx.load(folder / "model.onnx")
     initialized = {tensor.name for tensor in model.graph.initializer}
-    inputs = [value for value in model.graph.input if value.name not in initialized]
-    initialized = {tensor.name for tensor in model.graph.initializer}
     inputs = [v for v in model.graph.input if v.name not in initialized]
     sets = []
     for data in sorted(folder.glob("test_data_set_*")):
@@ -102,13 +93,6 @@ def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
 
 def _plain(value: Any) -> Any:
     """A value of a case as NumPy has it: some are given as protobuf messages."""
-    from onnx import TensorProto, numpy_helper
-
-    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
-
-
-def _as_array(value: Any) -> Any:
-    """A tensor of a case, which may be a message, as an array; other values as they are."""
     from onnx import TensorProto, numpy_helper
 
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value

@@ -196,7 +196,7 @@ class BlockBuilder(Normalizer):
 
     @contextmanager
     def dataflow(self) -> Generator[None]:
-        """Emit into a dataflow block: pure, without control flow."""
+        """Emit into a dataflow block: pure, without control flow. Raises RuntimeError inside another one."""
         opened = self._require_function("dataflow")
         if self.in_dataflow:
             raise BuilderError("BlockBuilder: a dataflow block cannot be begun inside another")
@@ -367,7 +367,10 @@ class BlockBuilder(Normalizer):
         return var
 
     def emit_normalized(self, binding: Binding) -> None:
-        """Append a binding whose value is in normal form; its variable is the one given."""
+        """Append a binding whose value is in normal form; its variable is the one given.
+
+        Raises TypeError for what is no binding, RuntimeError outside of a block.
+        """
         self._require_block("emit_normalized")
         match binding:
             case VarBinding():
@@ -456,7 +459,7 @@ class BlockBuilder(Normalizer):
     def end_blocks(self, original: BindingBlock | None = None) -> list[BindingBlock]:
         """Close the open block; several if a SeqExpr with a dataflow block was flattened into it.
 
-        Gives back `original` if it has the very same bindings.
+        Gives back `original` if it has the very same bindings. Raises RuntimeError if no block is open.
         """
         if not self.frames:
             raise BuilderError("BlockBuilder: end_block without a block that was begun")
@@ -528,7 +531,7 @@ class BlockBuilder(Normalizer):
             table.pop(global_var.name_hint, None)
 
     def update_func(self, gvar: GlobalVar, updated_func: BaseFunc) -> None:
-        """Replace a function of the module."""
+        """Replace a function of the module. Raises KeyError if it has no function of this name."""
         if gvar.name_hint not in self.globals:
             known = ", ".join(self.globals) or "none"
             raise KeyError(f"the module has no function {gvar.name_hint!r} (it has: {known})")

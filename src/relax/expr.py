@@ -143,7 +143,7 @@ def register_operator_hooks(functions: Mapping[str, Callable[..., ExprWithOp]]) 
 
 
 def operator_hook(name: str) -> Callable[..., ExprWithOp]:
-    """The function registered for a Python operator."""
+    """The function registered for a Python operator. Raises TypeError if there is none."""
     try:
         return _OPERATORS[name]
     except KeyError:

@@ -105,8 +105,15 @@ def test_annotations_and_steps_of_loops():
     assert b.nonzero()[0].tolist() == [0, 4, 8, 12]
     with pytest.raises(DiagnosticError, match="range has no argument `note`"):
         program("for i in range(16, note=1):\n    B[i] = A[i]")
-    with pytest.raises(DiagnosticError, match="the step of a loop is a positive constant, found 0"):
-        program("for i in T.serial(0, 16, step=0):\n    B[i] = A[i]")
+    for step in ("0", "2.5", "True", "i"):
+        with pytest.raises(DiagnosticError, match="the step of a loop is a positive constant integer, found"):
+            program(f"for i in range(2):\n    for j in T.serial(0, 16, step={step}):\n        B[j] = A[j]")
+
+
+@pytest.mark.parametrize("body", ["B[T.Ramp(0, 1, 2.5)] = A[0:2]", "B[0:2] = T.Broadcast(T.float32(1), 2.5)"])
+def test_a_vector_has_no_fraction_of_a_lane(body):
+    with pytest.raises(DiagnosticError, match="'float' object cannot be interpreted as an integer"):
+        program(body)
 
 
 @pytest.mark.parametrize(

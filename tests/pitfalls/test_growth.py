@@ -60,7 +60,7 @@ def compiled_texts(mod):
         return emit(text, machine)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELAX_CACHE_DIR", "")
+        patch.setenv("RELAX_CACHE", "0")
         patch.setenv("RELAX_JOBS", "1")
         patch.setattr(worker, "emit_object", noted)
         relax.build(mod, "llvm")

@@ -83,6 +83,13 @@ PADDED = {"int4": 2, "uint4": 2, "int2": 4, "uint2": 4, "float4_e2m1fn": 2}
 """How many of DLPack's elements a byte has room for, where it holds one."""
 
 
+def test_sizes_are_integers():
+    assert nd.empty((np.int64(2), np.uint8(3))).view((np.int64(6),)).shape == (6,)
+    for call in (lambda: nd.empty((2.7,)), lambda: nd.empty((5,)).view((2.5, 2)), lambda: nd.empty(("2",))):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            call()
+
+
 @pytest.mark.parametrize("dtype", PADDED)
 def test_elements_of_2_and_4_bits_take_a_byte(dtype):
     unit = PADDED[dtype]

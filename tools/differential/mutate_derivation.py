@@ -256,16 +256,19 @@ def impure_local_function_called_in_pure_function(module: IRModule, choices: Cho
 # ------------------------------------------------------------------------------------------- annotations
 
 
+def _contradicted(module: IRModule, choices: Choices) -> tuple[Site, Var, StructInfo] | None:
+    """A place in a function, a tensor there, and struct info that it cannot have; None if there is no tensor."""
+    sites = scan(module).sites
+    return pick(
+        choices,
+        [(s, v, wrong) for s in sites for v in s.tensors() for wrong in contradictions(v.struct_info)],
+    )
+
+
 @TABLE.declare("E3006", stage=DERIVE)
 def annotation_contradicts_the_value(module: IRModule, choices: Choices) -> IRModule | None:
     """Annotate a variable with what its value cannot be."""
-    found = [
-        (s, v, wrong)
-        for s in scan(module).sites
-        for v in s.tensors()
-        for wrong in contradictions(v.struct_info)
-    ]
-    chosen = pick(choices, found)
+    chosen = _contradicted(module, choices)
     if chosen is None:
         return None
     site, var, wrong = chosen
@@ -303,13 +306,7 @@ def return_annotation_contradicts_the_body(module: IRModule, choices: Choices) -
 @TABLE.declare("E3008", stage=DERIVE)
 def match_cast_never_succeeds(module: IRModule, choices: Choices) -> IRModule | None:
     """Cast a tensor to what it cannot be."""
-    found = [
-        (s, v, wrong)
-        for s in scan(module).sites
-        for v in s.tensors()
-        for wrong in contradictions(v.struct_info)
-    ]
-    chosen = pick(choices, found)
+    chosen = _contradicted(module, choices)
     if chosen is None:
         return None
     site, var, wrong = chosen

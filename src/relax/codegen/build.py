@@ -216,7 +216,10 @@ class CompiledModule:
         return evaluate
 
     def get_source(self, kind: str = "ll") -> str:
-        """The code as text: ``ll``, LLVM IR as it was written; ``opt``, optimised; ``asm``, the assembly."""
+        """The code as text: ``ll``, LLVM IR as it was written; ``opt``, optimised; ``asm``, the assembly.
+
+        Raises ValueError for another kind.
+        """
         machine = machine_of(self.target)
         emit: dict[str, Callable[[str], str]] = {
             "ll": str,
@@ -232,7 +235,10 @@ class CompiledModule:
 def build_module(
     mod: IRModule | PrimFunc | Mapping[str, PrimFunc], target: Target | str | None = None
 ) -> CompiledModule:
-    """Compile PrimFuncs and load them. A lone PrimFunc is called by its global_symbol, or main."""
+    """Compile PrimFuncs and load them. A lone PrimFunc is called by its global_symbol, or main.
+
+    Raises DiagnosticError for a module that holds other functions, and for an error in one of these.
+    """
     if isinstance(mod, PrimFunc):
         mod = IRModule.from_expr(mod)
     pairs: Mapping[str, BaseFunc] = (

@@ -36,7 +36,10 @@ ExprT = TypeVar("ExprT", bound=Node)
 
 
 def substitute(expr: ExprT, mapping: Mapping[Any, Any]) -> ExprT:
-    """Replace variables: ``{Var: expression, tir.Var: scalar expression}``. The expression itself if none occurs."""
+    """Replace variables: ``{Var: expression, tir.Var: scalar expression}``. The expression itself if none occurs.
+
+    Raises TypeError if a key is no variable.
+    """
     variables: dict[Var, RelaxExpr] = {}
     shape_vars: dict[PrimVar, PrimExpr] = {}
     for key, value in mapping.items():

@@ -235,7 +235,10 @@ class Interpreter:
         return Closure(self, name, Code(function, scope, own), (), runtime_info)
 
     def extern_value(self, name: str) -> Any:
-        """A function by its symbol: a PrimFunc of the module, else what the process has registered."""
+        """A function by its symbol: a PrimFunc of the module, else what the process has registered.
+
+        Raises ValueError if there is none.
+        """
         for global_var, function in self.mod.functions.items():
             if isinstance(function, PrimFunc) and function.attrs.get("global_symbol") == name:
                 return self.global_value(global_var.name_hint)

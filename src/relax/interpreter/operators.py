@@ -47,7 +47,8 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> An
 
     A tensor in the result is always a fresh one. Raises ValueError where there can be no tensor of the result's
     shape, AssertionError for sizes that do not fit, and what the reference raises (IndexError,
-    ZeroDivisionError, …); messages begin with the function and the operator.
+    ZeroDivisionError, …); messages begin with the function and the operator. TypeError for an operator without a
+    definition.
     """
     operator = operator_of(call)
     if operator is None:

@@ -173,7 +173,10 @@ class IRModule(_ByName):
         self[var] = func
 
     def update(self, other: IRModule | Mapping[Any, BaseFunc]) -> None:
-        """Put in all functions and types of another module, or all functions of a table by name or GlobalVar."""
+        """Put in all functions and types of another module, or all functions of a table by name or GlobalVar.
+
+        Raises TypeError if the table holds something else; then no function of it is put in.
+        """
         if isinstance(other, IRModule):
             for key, definition in other.type_definitions.items():
                 self.update_type_definition(key, definition)

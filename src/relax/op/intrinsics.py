@@ -347,22 +347,29 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
     return FuncStructInfo([bound(param) for param in params[:kept]], bound(info.ret), info.purity)
 
 
-@operator("relax.invoke_closure")
-class InvokeClosure(TupleCall):
-    """Call a closure; it may have any effect."""
+class ClosureCall(TupleCall):
+    """The base of calls of closures."""
+
+    __slots__ = ()
 
     effects: ClassVar[Effects] = UNKNOWN
     builtin: ClassVar[str] = "vm.builtin.invoke_closure"
     propagates_vdevice: ClassVar[bool] = False
     takes_sinfo_args: ClassVar[bool] = True
-    pure: ClassVar[bool] = False
-
-    def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, closure: StructInfo, args: StructInfo) -> StructInfo:
         require_function(closure)
         require_tuple(args)
         return result_of(call.sinfo_args)
+
+
+@operator("relax.invoke_closure")
+class InvokeClosure(ClosureCall):
+    """Call a closure; it may have any effect."""
+
+    pure: ClassVar[bool] = False
+
+    def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
 
     @staticmethod
     def make(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
@@ -371,20 +378,10 @@ class InvokeClosure(TupleCall):
 
 
 @operator("relax.invoke_pure_closure")
-class InvokePureClosure(TupleCall):
+class InvokePureClosure(ClosureCall):
     """Call a closure that has no visible effect. (It may reuse an argument in place, which is then not used again.)"""
 
-    effects: ClassVar[Effects] = UNKNOWN
-    builtin: ClassVar[str] = "vm.builtin.invoke_closure"
-    propagates_vdevice: ClassVar[bool] = False
-    takes_sinfo_args: ClassVar[bool] = True
-
     def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
-
-    def infer_from_call(self, call: Call, builder: Any, closure: StructInfo, args: StructInfo) -> StructInfo:
-        require_function(closure)
-        require_tuple(args)
-        return result_of(call.sinfo_args)
 
     @staticmethod
     def make(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
@@ -519,7 +516,10 @@ class AssertOp(Intrinsic):
 
 
 def as_vdevice(value: Any) -> VDevice:
-    """A virtual device, given as one, by text, or by a device of the machine (``relax.cpu(1)``)."""
+    """A virtual device, given as one, by text, or by a device of the machine (``relax.cpu(1)``).
+
+    Raises ValueError for another value.
+    """
     if isinstance(value, VDevice):
         return value
     if isinstance(value, str):

@@ -85,6 +85,19 @@ class EndOfLife(Intrinsic):
         return ()
 
 
+class TensorInStorage(Intrinsic):
+    """The base of tensors that are made in a storage, which their third and fourth argument describe."""
+
+    __slots__ = ()
+
+    effects: ClassVar[Effects] = VIEW
+    builtin: ClassVar[str] = "vm.builtin.alloc_tensor_in"
+    propagates_vdevice: ClassVar[bool] = False
+
+    def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
+        return tensor_like(call, 2, 3)
+
+
 @operator("relax.builtin.alloc_tensor")
 class BuiltinAllocTensor(Intrinsic):
     """A fresh tensor of unknown contents."""
@@ -186,19 +199,12 @@ class MemoryAllocStorage(Intrinsic):
 
 
 @operator("relax.memory.alloc_tensor")
-class MemoryAllocTensor(Intrinsic):
+class MemoryAllocTensor(TensorInStorage):
     """A tensor in a storage, `offset` bytes from its start."""
-
-    effects: ClassVar[Effects] = VIEW
-    builtin: ClassVar[str] = "vm.builtin.alloc_tensor_in"
-    propagates_vdevice: ClassVar[bool] = False
 
     def infer(
         self, storage: StructInfo, offset: PrimStructInfo, shape: ShapeStructInfo, dtype: StructInfo
     ) -> TensorStructInfo: ...
-
-    def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
-        return tensor_like(call, 2, 3)
 
     @staticmethod
     def make(storage: RelaxExpr, offset: ScalarLike, shape: ShapeLike, dtype: RelaxExpr | DTypeLike) -> Call:
@@ -265,19 +271,12 @@ class VMAllocStorage(Intrinsic):
 
 
 @operator("relax.vm.alloc_tensor")
-class VMAllocTensor(Intrinsic):
+class VMAllocTensor(TensorInStorage):
     """A tensor in a storage of the machine."""
-
-    effects: ClassVar[Effects] = VIEW
-    builtin: ClassVar[str] = "vm.builtin.alloc_tensor_in"
-    propagates_vdevice: ClassVar[bool] = False
 
     def infer(
         self, storage: StructInfo, offset: PrimStructInfo, shape: ShapeStructInfo, dtype: StructInfo
     ) -> TensorStructInfo: ...
-
-    def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
-        return tensor_like(call, 2, 3)
 
     @staticmethod
     def make(storage: RelaxExpr, offset: ScalarLike, shape: ShapeLike, dtype: RelaxExpr | DTypeLike) -> Call:

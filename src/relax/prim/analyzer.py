@@ -114,7 +114,7 @@ class Analyzer:
     def bind(self, var: Var, expr: Any, override: bool = False) -> None:
         """Let `var` stand for an expression, or lie in a range (anything with `min` and `extent`).
 
-        Raises ValueError if the variable is bound already, unless `override`.
+        Raises ValueError if the variable is bound already, unless `override`; TypeError for a value of another dtype.
         """
         facts = self._statements.facts.copy()
         if not override and (var in facts.values or var in facts.ranges):

@@ -157,7 +157,10 @@ def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, A
 
 
 def convert_value(value: Value, dtype: DataType) -> Value:
-    """The value of a Cast: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True."""
+    """The value of a Cast: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True.
+
+    Raises TypeError for a dtype without values, such as ``handle``.
+    """
     if dtype.is_bool:
         return bool(value)
     if dtype.is_float:

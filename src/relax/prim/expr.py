@@ -317,7 +317,7 @@ def _convert_pair(expr: PrimExpr, first: str, second: str) -> None:
 
 
 def bind_value(binding: Any) -> None:
-    """Convert what a Let gives its variable: a number takes the variable's dtype."""
+    """Convert what a Let gives its variable: a number takes the variable's dtype. Raises TypeError if it cannot."""
     name = type(binding).__name__
     if not isinstance(binding.var, Var):
         raise TypeError(f"{name} binds a Var, found {type(binding.var).__name__}")
@@ -720,7 +720,7 @@ def convert(value: Any) -> PrimExpr:
 
 
 def dimension(value: Any) -> PrimExpr:
-    """A PrimExpr for a place where sizes stand: integers become int64."""
+    """A PrimExpr for a place where sizes stand: integers become int64. Raises TypeError for what is no integer."""
     if isinstance(value, _INTEGERS) and not isinstance(value, _BOOLS):
         return IntImm(INT64, int(value))
     if isinstance(value, str):
@@ -822,7 +822,7 @@ def true_divide(a: Any, b: Any) -> PrimExpr:
 
 
 def bitwise(name: str, a: Any, b: Any) -> PrimExpr:
-    """A bitwise intrinsic; of bools, `and` and `or` are And and Or."""
+    """A bitwise intrinsic; of bools, `and` and `or` are And and Or. Raises TypeError for floats."""
     a, b = match_dtypes(a, b)
     if a.dtype.is_bool and b.dtype.is_bool and name in ("bitwise_and", "bitwise_or"):
         return And(a, b) if name == "bitwise_and" else Or(a, b)

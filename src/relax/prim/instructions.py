@@ -84,7 +84,7 @@ register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
 
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:
-    """a * b + c, rounded once; float32 or float64, or vectors of them."""
+    """a * b + c, rounded once; float32 or float64, or vectors of them. Raises TypeError for other dtypes."""
     x, y = match_dtypes(a, b)
     x, z = match_dtypes(x, c)
     y, z = match_dtypes(y, z)
@@ -128,7 +128,7 @@ def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
     """The total of each lane plus the products of the numbers in its words of `a` and `b`; `kind` is one of `DOTS`.
 
     Sums of integers wrap. Those of bfloat16 are float32; instructions may round each product's sum, and take numbers
-    below the normal range for 0.
+    below the normal range for 0. Raises TypeError unless words are int32, and all have as many lanes.
     """
     lanes = (convert(total), convert(a), convert(b))
     sums = DOTS[kind].sums
@@ -171,6 +171,7 @@ def tile_dot(
 
     Each matrix is the address of its first element (``T.address_of``), and the distance of its rows in words. There are
     1 to 32 rows and columns; each row of the left matrix has 16 words a step, and the right matrix as many rows.
+    Raises TypeError for matrices that are no addresses.
     """
     addresses = [convert(matrix) for matrix in (sums, left, right)]
     if not all(address.dtype.is_handle for address in addresses):
@@ -272,6 +273,7 @@ def prefetch(element: Any, rw: int = 0, locality: int = 3) -> Call:
     """Ask for the cache line of ``A[i, j]``, which need not lie inside of A.
 
     `rw` is 0 if it will be read, 1 if written; `locality` says how long it will be used: 0, once, to 3, often.
+    Raises TypeError for what is no element of a buffer, ValueError for other numbers.
     """
     load = convert(element)
     if not hasattr(load, "buffer") or load.dtype.lanes != 1:

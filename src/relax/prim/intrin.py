@@ -279,7 +279,10 @@ isfinite = _test_float("isfinite", True, "Whether x is neither infinite nor NaN.
 
 
 def abs(x: ExprLike) -> PrimExpr:
-    """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
+    """The magnitude; of the least integer of a signed type, that integer (two's complement).
+
+    Raises TypeError for what is no number.
+    """
     operand = convert(x)
     if operand.dtype.is_uint or operand.dtype.is_bool:
         return operand
@@ -331,7 +334,7 @@ def _division(name: str, a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
 
 
 def truncdiv(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
-    """Integer division rounded toward zero, as in C."""
+    """Integer division rounded toward zero, as in C. Raises TypeError for floats."""
     left, right = _division("truncdiv", a, b)
     if left.dtype.is_float or right.dtype.is_float:
         raise TypeError("truncdiv: expected integers; use / for floating point")
@@ -369,7 +372,7 @@ def indexmod(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
 
 
 def ceildiv(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
-    """Integer division rounded toward plus infinity."""
+    """Integer division rounded toward plus infinity. Raises TypeError for floats."""
     left, right = _division("ceildiv", a, b)
     if left.dtype.is_float:
         raise TypeError("ceildiv: expected integers; use ceil(a / b) for floating point")
@@ -506,7 +509,7 @@ def call_packed(func_name: str, *args: Any, dtype: str = "int32", span: Any = No
 def parallel_for(call: Any, written: Any, span: Any = None) -> Call:
     """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
 
-    Of the buffers that follow, the function writes the first `written`.
+    Of the buffers that follow, the function writes the first `written`. Raises TypeError for another call.
     """
     begin_end = call.args[:2] if isinstance(call, Call) and isinstance(call.op, GlobalVar) else ()
     if len(begin_end) != 2 or not builtins.all(bound.dtype.is_integer for bound in begin_end):
@@ -545,7 +548,7 @@ def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any
 
 
 def address_of(element: Any, span: Any = None) -> Call:
-    """The pointer to an element of a buffer, given as a load of it."""
+    """The pointer to an element of a buffer, given as a load of it. Raises TypeError for another expression."""
     place = convert(element)
     if not hasattr(place, "buffer"):
         raise TypeError(f"address_of: expected an element of a buffer, found {place}")

@@ -101,7 +101,7 @@ class ExprVisitor:
             self._entered = outer
 
     def visit_expr(self, expr: RelaxExpr) -> None:
-        """Visit any expression, by its class."""
+        """Visit any expression, by its class. Raises TypeError for what is no expression of Relax."""
         name = VISITS.get(type(expr))
         if name is None:
             raise TypeError(f"{type(self).__name__}: cannot visit a {type(expr).__name__}")

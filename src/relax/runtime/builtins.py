@@ -118,7 +118,10 @@ def alloc_storage(
     device: Device | None = None,
     allocator: Allocator | None = None,
 ) -> tvm_ffi.Tensor:
-    """Memory for so many elements of `dtype`, or a shape's number; it lives as long as a tensor in it does."""
+    """Memory for so many elements of `dtype`, or a shape's number; it lives as long as a tensor in it does.
+
+    Raises MemoryError if there is not as much, ValueError for a negative size.
+    """
     if isinstance(size, int):
         nbytes = size * itemsize(str(dtype))
     else:
@@ -133,7 +136,7 @@ def alloc_storage(
 def alloc_tensor_in(
     storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
 ) -> tvm_ffi.Tensor:
-    """A tensor in a storage, `offset` bytes from its start."""
+    """A tensor in a storage, `offset` bytes from its start. Raises ValueError if it does not lie inside."""
     dims, name = tuple(shape), str(dtype)
     nbytes = tensor_bytes(dims, name)
     size = storage.numel()
@@ -151,7 +154,10 @@ def copy(value: Any) -> Any:
 
 @builtin("vm.builtin.reshape", VIEW)
 def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
-    """The same memory under another shape of as many elements."""
+    """The same memory under another shape of as many elements.
+
+    Raises TypeError for what is no tensor, ValueError for a shape of more or fewer elements.
+    """
     if not isinstance(tensor, tvm_ffi.Tensor):
         raise TypeError(f"reshape: expected a tensor, found {kind_of(tensor)}")
     dims = tuple(shape)
@@ -164,7 +170,7 @@ def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
 
 @builtin("vm.builtin.shape_of", Effects(reads=()))
 def shape_of(tensor: Any) -> tvm_ffi.Shape:
-    """The shape of a tensor."""
+    """The shape of a tensor. Raises TypeError for another value."""
     if not isinstance(tensor, tvm_ffi.Tensor):
         raise TypeError(f"shape_of: expected a tensor, found {kind_of(tensor)}")
     return shape_value(tensor.shape)
@@ -178,7 +184,7 @@ def make_tuple(*fields: Any) -> tuple[Any, ...]:
 
 @builtin("vm.builtin.tuple_getitem", VIEW)
 def tuple_getitem(value: Any, index: int) -> Any:
-    """A field of a tuple."""
+    """A field of a tuple. Raises TypeError for another value, IndexError if it has no such field."""
     if not is_tuple(value):
         raise TypeError(f"expected a tuple, found {kind_of(value)}")
     if not 0 <= index < len(value):
@@ -205,7 +211,7 @@ def call_tir_dyn(kernel: Callable[..., Any], *args: Any) -> Any:
 
 @builtin("vm.builtin.to_device", Effects(aliases=(0,)), device=1)
 def to_device(tensor: Any, device: Device) -> tvm_ffi.Tensor:
-    """The tensor on a device: itself if it is there, else a copy."""
+    """The tensor on a device: itself if it is there, else a copy. Raises TypeError for another value."""
     if not isinstance(tensor, tvm_ffi.Tensor):
         raise TypeError(f"to_vdevice: expected a tensor, found {kind_of(tensor)}")
     return tensor_to_device(tensor, device)
@@ -213,7 +219,7 @@ def to_device(tensor: Any, device: Device) -> tvm_ffi.Tensor:
 
 @builtin("vm.builtin.make_closure", Effects(reads=(), aliases="all"), closures=True)
 def make_closure(function: Any, *captured: Any) -> Closure:
-    """A closure of a Relax function whose last parameters are given."""
+    """A closure of a Relax function whose last parameters are given. Raises TypeError for another value."""
     if not isinstance(function, Closure):
         raise TypeError(f"make_closure: expected a Relax function, found {kind_of(function)}")
     return bind_captured(function, captured)
@@ -221,7 +227,10 @@ def make_closure(function: Any, *captured: Any) -> Closure:
 
 @builtin("vm.builtin.invoke_closure", UNKNOWN, pure=False, trusted=False, enters=True)
 def invoke_foreign(function: Any, *args: Any) -> Any:
-    """Call a function value that is no function of the calling machine's bytecode."""
+    """Call a function value that is no function of the calling machine's bytecode.
+
+    Raises TypeError for what is no function.
+    """
     if isinstance(function, Closure):
         return import_value(function.machine.call_raw(function, args))
     if isinstance(function, tvm_ffi.Function):

@@ -20,7 +20,10 @@ _STEPS = 100
 
 @builtin("relax.run.zip_map")
 def zip_map(labels: Any, scores: Any) -> tuple[Any, ...]:
-    """For each row of scores a map, from the labels, strings or integers, to the row's numbers."""
+    """For each row of scores a map, from the labels, strings or integers, to the row's numbers.
+
+    Raises ValueError if there is not a label for each number.
+    """
     keys = labels_of(labels, "zip_map").tolist()
     rows: Array = np.atleast_2d(array_of(scores, "zip_map"))
     if rows.shape[1] != len(keys):

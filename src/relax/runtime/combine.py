@@ -73,7 +73,10 @@ def body_symbol(name: str) -> str:
 
 
 def combine(archive: Archive, prefix: str) -> ObjectFile:
-    """One object with every unit of an archive; its kernels are the global symbols ``prefix + name``."""
+    """One object with every unit of an archive; its kernels are the global symbols ``prefix + name``.
+
+    Raises ObjectFileError if there are no objects, or objects for several machines.
+    """
     shared = {unit.object for unit in archive.units if not unit.names}
     parsed = [
         _parsed_support(data) if index in shared else parse_object(data)

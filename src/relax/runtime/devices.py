@@ -33,7 +33,7 @@ def is_cpu(dev: Device) -> bool:
 
 
 def require_host(dev: Device, what: str) -> None:
-    """Complain, in the words of `what`, unless `dev` is one this runtime has."""
+    """Raise unless `dev` is a device (TypeError) that this runtime has (ValueError); `what` begins the message."""
     if not isinstance(dev, tvm_ffi.Device):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{what}: a device is made by relax.cpu() or relax.device(name); found {dev!r}")
     if not is_cpu(dev):

@@ -73,7 +73,7 @@ def canonical_dtype(dtype: object) -> str:
 
 
 def dtype_of_numpy(dtype: np.dtype[Any]) -> str:
-    """The name of a NumPy dtype (native byte order is the only one tensors have)."""
+    """The name of a NumPy dtype. Raises TypeError for one that tensors do not have: they are of native byte order."""
     name = _OF_NUMPY.get(dtype)
     if name is None:
         raise TypeError(f"unsupported NumPy dtype {dtype}; tensors hold {', '.join(DLPACK_CODES)}")

@@ -143,7 +143,10 @@ class ExecBuilder:
         pure: bool = True,
         exported: bool = True,
     ) -> Generator[None]:
-        """A ``with`` whose body emits the function `name`."""
+        """A ``with`` whose body emits the function `name`.
+
+        Raises BytecodeError inside another function's, and if there is a function of this name already.
+        """
         if self._draft is not None:
             raise BytecodeError(f"{name}: function {self._draft.name} is not finished")
         if name in self._program.functions:

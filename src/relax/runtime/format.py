@@ -180,7 +180,7 @@ class _Tag(enum.IntEnum):
 
 
 def write_constant(w: Writer, data: Pieces, value: Any) -> None:
-    """Append a constant; the contents of tensors go to `data`."""
+    """Append a constant; the contents of tensors go to `data`. Raises ExecutableError for what cannot be saved."""
     match value:
         case tvm_ffi.Tensor():
             dtype = canonical_dtype(value.dtype)
@@ -480,7 +480,7 @@ def pack_sections(sections: Mapping[str, bytes | Pieces]) -> bytes:
 
 
 def section_offset(data: bytes, tag: str) -> int:
-    """The offset of a section in a file that `pack_sections` made."""
+    """The offset of a section in a file that `pack_sections` made. Raises ExecutableError if it has no such section."""
     count = _HEADER.unpack_from(data)[2]
     for i in range(count):
         found, _, offset, _ = _ENTRY.unpack_from(data, _HEADER.size + i * _ENTRY.size)
@@ -509,7 +509,8 @@ def unpack_sections(data: bytes) -> dict[str, memoryview]:
 def read_sections(file: io.BufferedIOBase, memory: tvm_ffi.Tensor | None = None) -> dict[str, Section]:
     """The sections of an open file, after checking that it is complete and unchanged.
 
-    Where the file is mapped as `memory`, its tensors are parts of that.
+    Where the file is mapped as `memory`, its tensors are parts of that. Raises ExecutableError for a file that is
+    something else, of another version of the format, truncated or changed.
     """
     found = file.seek(0, io.SEEK_END)
     file.seek(0)

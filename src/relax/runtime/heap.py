@@ -54,7 +54,10 @@ class ShapeHeap(Heap):
 
     @staticmethod
     def over(heap: Any) -> ShapeHeap:
-        """The heap itself, or one over the memory of an int64 tensor, which callers from outside may give."""
+        """The heap itself, or one over the memory of an int64 tensor, which callers from outside may give.
+
+        Raises TypeError for another value.
+        """
         if type(heap) is ShapeHeap:
             return heap
         found = getattr(heap, "tensor", heap)  # an NDArray's

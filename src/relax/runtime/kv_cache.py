@@ -47,7 +47,7 @@ class KVCache:
         self.filled = needed
 
     def view(self, shape: Sequence[int]) -> tvm_ffi.Tensor:
-        """The rows as a tensor of that shape, over the memory of the cache."""
+        """The rows as a tensor over the memory of the cache. Raises ValueError if this is not their shape."""
         expected = (self.filled, *self.data.shape[1:])
         if tuple(shape) != expected:
             found, wanted = describe_shape(shape), describe_shape(expected)
@@ -79,7 +79,11 @@ class KVCache:
 
 @builtin(f"{_PREFIX}create", Effects(reads=(0,)), pure=False)
 def create(init: Any, reserve_shape: Any, fill: int = -1) -> KVCache:
-    """A cache with room for the shape, that begins with the rows of a tensor; `fill` of them (-1: all) count."""
+    """A cache with room for the shape, that begins with the rows of a tensor; `fill` of them (-1: all) count.
+
+    Raises TypeError if `init` is no tensor, ValueError for a shape without dimensions, rows that are not as the shape
+    says, and a `fill` of more rows than there are.
+    """
     if not isinstance(init, tvm_ffi.Tensor):
         raise TypeError(f"expected a tensor to begin with, found {kind_of(init)}")
     if not len(reserve_shape):
@@ -121,7 +125,7 @@ def view(cache: Any, shape: Any) -> tvm_ffi.Tensor:
 
 @builtin(f"{_PREFIX}array_popn", Effects(reads=(), writes=(0,)), pure=False)
 def pop_rows(caches: Any, count: int) -> tuple[()]:
-    """Forget the last rows of each cache."""
+    """Forget the last rows of each cache. Raises ValueError if one of them has fewer; then none forgets any."""
     found = _all_checked(caches)
     for cache in found:
         if not 0 <= count <= cache.filled:

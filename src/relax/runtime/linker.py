@@ -69,7 +69,7 @@ def undefined_symbols(obj: ObjectFile) -> list[str]:
 
 
 def plan_layout(obj: ObjectFile) -> Layout:
-    """Give every loaded section, stub and address-table entry its place."""
+    """Give every loaded section, stub and address-table entry its place. Raises ObjectFileError if all is too large."""
     layout = Layout()
     groups: dict[str, list[int]] = {"rx": [], "r": [], "rw": []}
     for index, section in enumerate(obj.sections):

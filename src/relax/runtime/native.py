@@ -107,7 +107,7 @@ class NativeLibrary:
         return f"{PACKED_PREFIX}{name}" in self._offsets or name in self._offsets
 
     def address(self, symbol: str) -> int:
-        """The address of a function or datum; it is good while this library lives."""
+        """The address of a function or datum, good while this library lives. Raises AttributeError if it has none."""
         found = self._offsets.get(symbol)
         if found is None:
             raise AttributeError(

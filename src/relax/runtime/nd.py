@@ -9,6 +9,7 @@ tensor class stays as it is, for the sake of other packages in the process.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,10 @@ class NDArray:
         return self.numpy().item()
 
     def copyfrom(self, source: object) -> NDArray:
-        """Overwrite the contents with those of `source`, an array of the same shape; converts its dtype."""
+        """Overwrite the contents with those of `source`, and return the array itself; the dtype is converted.
+
+        Raises ValueError if `source` has another shape.
+        """
         value = _as_numpy(source)
         if value.shape != self.shape:
             raise ValueError(f"copyfrom: expected shape {self.shape}, found {value.shape}")
@@ -140,8 +144,11 @@ class NDArray:
         return NDArray(copy_tensor(self.tensor, target))
 
     def view(self, shape: Sequence[int]) -> NDArray:
-        """The same memory under another shape of as many elements."""
-        shape = [int(extent) for extent in shape]
+        """The same memory under another shape of as many elements.
+
+        Raises ValueError for a shape of more or fewer elements, and for an array that is not contiguous.
+        """
+        shape = [operator.index(extent) for extent in shape]
         if math.prod(shape) != self.size or not all(map(is_size, shape)):
             raise ValueError(f"view: shape {self.shape} cannot be seen as {tuple(shape)}")
         check_shape(shape, self.dtype)
@@ -231,7 +238,7 @@ def empty(shape: Sequence[int] | int, dtype: object = "float32", device: Device 
     if device is not None:
         require_host(device, "empty")
     dims = (shape,) if isinstance(shape, int) else shape
-    return NDArray(new_tensor([int(extent) for extent in dims], canonical_dtype(dtype), device))
+    return NDArray(new_tensor([operator.index(extent) for extent in dims], canonical_dtype(dtype), device))
 
 
 def array(source: object, device: Device | None = None, dtype: object = None) -> NDArray:

@@ -106,7 +106,7 @@ def leading_rows(data: Any, count: Any) -> tvm_ffi.Tensor:
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.
 
-    ValueError for a negative size.
+    ValueError for a negative size, TypeError if `shape` is no shape.
     """
     array = array_of(data, "reshape")
     if not isinstance(shape, tvm_ffi.Shape):
@@ -120,7 +120,10 @@ def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
 
 @builtin("relax.run.read_tensor_from_file", pure=False)
 def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
-    """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line."""
+    """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line.
+
+    Raises TypeError if `path` is no text, OSError if it cannot be read, ValueError if it holds something else.
+    """
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"read_tensor_from_file: expected a path, found {kind_of(path)}")
     found: Array
@@ -135,7 +138,7 @@ def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
 @builtin("vm.builtin.shape_to_tensor")
 @builtin("relax.run.shape_to_tensor")
 def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
-    """The dimensions of a shape as an int64 tensor of rank 1."""
+    """The dimensions of a shape as an int64 tensor of rank 1. Raises TypeError if it is no shape."""
     if not isinstance(shape, tvm_ffi.Shape):
         raise TypeError(f"shape_to_tensor: expected a shape, found {kind_of(shape)}")
     return tensor_of_numpy(np.array(tuple(shape), "int64"))
@@ -175,7 +178,10 @@ def render(value: Any) -> Any:
 
 
 def formatted(format: str, values: Sequence[Any], operator: str) -> str:
-    """`format` with the values put in; without a format, the values separated by spaces."""
+    """`format` with the values put in; without a format, the values separated by spaces.
+
+    Raises ValueError if the format does not fit the values.
+    """
     shown = [render(value) for value in values]
     if not format:
         return " ".join(map(str, shown))
@@ -203,7 +209,10 @@ def assert_op(condition: Any, format: str = "", *values: Any) -> None:
 
 
 def truth(value: Any, context: str) -> bool:
-    """The value of a condition: a bool scalar, as a prim value or as a tensor of rank 0."""
+    """The value of a condition: a bool scalar, as a prim value or as a tensor of rank 0.
+
+    Raises TypeError for another value.
+    """
     if isinstance(value, bool):
         return value
     tensor = tensor_of(value)

@@ -55,7 +55,10 @@ def sequence_insert(items: Any, item: Any, position: Any) -> tuple[Any, ...]:
 
 @builtin("relax.run.sequence_erase", Effects(reads=(1,), aliases=(0,)))
 def sequence_erase(items: Any, position: Any) -> tuple[Any, ...]:
-    """The sequence without the item at a position; without the last for the null object."""
+    """The sequence without the item at a position; without the last for the null object.
+
+    Raises IndexError if it has no such item.
+    """
     values = _items(items, "sequence_erase")
     length = len(values)
     if position is None:
@@ -105,7 +108,10 @@ def _part_sizes(sizes: Any, length: int) -> list[int]:
 
 @builtin("relax.run.sequence_concat", trusted=False)
 def sequence_concat(items: Any, axis: int, new_axis: int) -> tvm_ffi.Tensor:
-    """The items joined along an axis, which is a new one if `new_axis` is not 0."""
+    """The items joined along an axis, which is a new one if `new_axis` is not 0.
+
+    Raises ValueError for no items and for shapes that do not fit, TypeError for items of several dtypes.
+    """
     arrays = [array_of(item, "sequence_concat") for item in _items(items, "sequence_concat")]
     if not arrays:
         raise ValueError("sequence_concat: the sequence is empty")

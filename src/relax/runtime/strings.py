@@ -183,7 +183,7 @@ def strings_split(value: Any, delimiter: str, maxsplit: int) -> tuple[StringTens
 def strings_normalize(value: Any, case: str, case_sensitive: int, stopwords: str) -> StringTensor:
     """Strings without the stop words, a JSON array, in another case: "LOWER", "UPPER" or "NONE".
 
-    One empty string stands for a row of which nothing is left.
+    One empty string stands for a row of which nothing is left. Raises ValueError for more than one row.
     """
     array = strings_of(value, "strings_normalize")
     if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != 1):

@@ -51,7 +51,10 @@ def find_linker() -> list[str]:
 
 
 def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -> None:
-    """Write a shared library made of one object. A file that is there already is replaced at once or not at all."""
+    """Write a shared library made of one object. A file that is there already is replaced at once or not at all.
+
+    Raises ExecutableError for an object of another machine, and if there is no linker or it fails.
+    """
     machine = int.from_bytes(data[18:20], "little")
     if machine != host_machine():
         raise ExecutableError(

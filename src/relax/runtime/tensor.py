@@ -167,7 +167,7 @@ def new_tensor(
 
     Header, shape, strides and data are one allocation which the tensor's end gives back by plain ``free``:
     no Python runs then, so a tensor may die on any thread, and after the interpreter. Without `large_pages`, none are
-    asked for.
+    asked for. Raises MemoryError if there is not as much memory, ValueError for what is no shape.
     """
     total, header, ndim, code, bits, dims = _layout(tuple(shape), dtype)
     if large_pages and total >= LARGE_PAGE:
@@ -207,7 +207,7 @@ def view_tensor(
 ) -> tvm_ffi.Tensor:
     """A compact tensor over the memory of `source`, which it keeps alive.
 
-    The caller answers for the range lying inside `source`.
+    The caller answers for the range lying inside `source`. Raises MemoryError if there is none for the tensor's header.
     """
     if not source.__chandle__():
         source = copy_tensor(source)
@@ -251,7 +251,7 @@ _PLAIN: Final = frozenset(name for name, dtype in NUMPY_DTYPES.items() if dtype.
 
 
 def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
-    """A writable NumPy array over the tensor's own memory, whatever its dtype."""
+    """A writable NumPy array over the tensor's own memory, whatever its dtype. Raises ValueError off the host."""
     if not is_cpu(tensor.device):
         raise ValueError(f"a tensor on {tensor.device} cannot be seen from NumPy; copy it to the host first")
     dtype = canonical_dtype(tensor.dtype)

@@ -57,7 +57,10 @@ def measure(
     cooldown_interval_ms: float = 0,
     repeats_to_cooldown: int = 1,
 ) -> BenchmarkResult:
-    """Time `repeat` times `number` runs, more of them if a repeat would take less than `min_repeat_ms`."""
+    """Time `repeat` times `number` runs, more of them if a repeat would take less than `min_repeat_ms`.
+
+    Raises ValueError if one of the two is less than 1.
+    """
     if number < 1 or repeat < 1:
         raise ValueError(f"time_evaluator: number and repeat are at least 1, not {number} and {repeat}")
     run()  # not measured: first-time costs

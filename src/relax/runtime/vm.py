@@ -228,6 +228,11 @@ class VirtualMachine:
             The arguments.
         include_return
             False makes the kept call return None.
+
+        Raises
+        ------
+        ValueError
+            If there is a function of this name already.
         """
         if saved_name in self:
             raise ValueError(f"save_function: there is a function {saved_name!r} already")
@@ -256,6 +261,11 @@ class VirtualMachine:
             The function.
         outputs
             An array for each result: NumPy arrays, NDArray, DLPack producers. They must be compact and writable.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many arrays as results, or the function gives no tensors.
         """
         entry = self._entry(func_name).target.function
         expected = given_results(entry.ret_info)
@@ -265,7 +275,10 @@ class VirtualMachine:
         self._memory[func_name] = memory_of_results(outputs, func_name)
 
     def invoke_stateful(self, func_name: str) -> None:
-        """Run a function on the arguments of ``set_input`` and keep its result for ``get_outputs``."""
+        """Run a function on the arguments of ``set_input`` and keep its result for ``get_outputs``.
+
+        Raises ValueError if the function has no arguments yet, and what the function raises.
+        """
         closure = self._entry(func_name)
         if func_name not in self._inputs:
             raise ValueError(f"{func_name}: set_input has not been called")
@@ -278,7 +291,7 @@ class VirtualMachine:
         self._outputs[func_name] = result if not memory else placed_in(result, memory, func_name)
 
     def get_outputs(self, func_name: str) -> Any:
-        """The result of the last ``invoke_stateful`` of a function."""
+        """The result of the last ``invoke_stateful`` of a function. Raises ValueError if there was none."""
         self._entry(func_name)
         if func_name not in self._outputs:
             raise ValueError(f"{func_name}: invoke_stateful has not been called")

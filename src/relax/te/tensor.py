@@ -128,7 +128,7 @@ class Tensor:
 
     def asobject(self) -> PrimExpr:
         """The only element of a tensor without dimensions: such a tensor may stand where a scalar is
-        expected.
+        expected. Raises TypeError for a tensor with dimensions.
         """
         if self.ndim != 0:
             raise TypeError(

@@ -10,6 +10,7 @@ Reduce(combiner, sources, axes, condition, value_index)        only in tensor ex
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, cast, final
 
@@ -254,7 +255,7 @@ def decl_buffer(
     offset_factor: int = 1,
     axis_separators: Iterable[int] | None = None,
 ) -> Buffer:
-    """A new buffer; its data variable is made unless given."""
+    """A new buffer; its data variable is made unless given. Raises TypeError for data that is no variable."""
     pointer = data if data is not None else Var(name, "handle")
     if not isinstance(pointer, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"the data of a buffer is a variable, found {type(pointer).__name__}")
@@ -289,7 +290,10 @@ class BufferRegion(Node):
     region: tuple[Range, ...] = child(converter=tuple)
 
     def asobject(self) -> PrimExpr:
-        """The elements of the region as a vector: a slice in the last dimension, of a constant length."""
+        """The elements of the region as a vector: a slice in the last dimension, of a constant length.
+
+        Raises TypeError for a region that has several elements along another dimension.
+        """
         *outer, last = self.region
         if any(not is_const(r.extent, 1) for r in outer):
             raise TypeError(f"a vector of buffer {self.buffer.name} is a slice of its last dimension only")
@@ -312,7 +316,10 @@ def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
 
 
 def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
-    """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one."""
+    """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one.
+
+    Raises ValueError for a slice with a step.
+    """
     ranges: list[Range] = []
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
@@ -420,7 +427,7 @@ class Ramp(PrimExpr):
 
     base: PrimExpr = child(converter=convert)
     stride: PrimExpr = child(converter=convert)
-    lanes: int = child(converter=int)
+    lanes: int = child(converter=operator.index)
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.base.dtype.with_lanes(self.lanes))
@@ -432,7 +439,7 @@ class Broadcast(PrimExpr):
     """A vector of `lanes` equal elements."""
 
     value: PrimExpr = child(converter=convert)
-    lanes: int = child(converter=int)
+    lanes: int = child(converter=operator.index)
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.value.dtype.with_lanes(self.lanes))

@@ -76,7 +76,10 @@ class IndexMap(Node):
         *,
         index_dtype: str = "int64",
     ) -> IndexMap:
-        """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
+        """The map that a function of the indices describes; one with ``*indices`` needs `ndim`.
+
+        Raises ValueError if the function returns axis separators, which `from_func_with_separators` takes.
+        """
         index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )

@@ -56,7 +56,7 @@ class Reducer:
         return results if several else results[0]
 
     def combiner(self, dtypes: tuple[DataType, ...], several: bool) -> CommReducer:
-        """The combiner for sources of these dtypes."""
+        """The combiner for sources of these dtypes. Raises TypeError if the functions give values of others."""
         lhs = tuple(Var(f"x{i}" if several else "x", dtype) for i, dtype in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}" if several else "y", dtype) for i, dtype in enumerate(dtypes))
         if several:

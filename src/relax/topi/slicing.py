@@ -102,7 +102,7 @@ def section_slices(size: PrimExpr, indices_or_sections: int | Sequence[int]) -> 
     """The parts a dimension is split into.
 
     A number of sections gives so many of size ⌈size / sections⌉, of which the last are smaller, or empty, when it
-    does not divide evenly. A list of indices cuts there, as slices do.
+    does not divide evenly. A list of indices cuts there, as slices do. Raises ValueError for a number less than 1.
     """
     if not isinstance(indices_or_sections, int):
         cuts = [0, *indices_or_sections, None]

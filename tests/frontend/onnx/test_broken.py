@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -486,6 +487,7 @@ def test_loops_whose_body_does_not_fit():
 # ------------------------------------------------------------------------------------- run time
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions take notes from Python 3.11 on")
 @pytest.mark.parametrize(
     "text, arguments, error, message",
     [

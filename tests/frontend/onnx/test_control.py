@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -176,6 +178,7 @@ def test_an_output_whose_size_each_iteration_tells(agrees):
     agrees(OUTPUT_OF_ANY_SIZE, *calls)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions take notes from Python 3.11 on")
 def test_outputs_of_several_sizes_are_an_error_of_the_run(imported):
     text = OUTPUT_OF_ANY_SIZE.replace("Compress<axis = 0>(v, mask)", "Concat<axis = 0>(v, x)")
     vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())

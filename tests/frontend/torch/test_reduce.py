@@ -77,6 +77,24 @@ def test_variances(agrees):
     agrees(variances, X, dynamic=[[0, 2]], others=[(torch.randn(2, 4, 9),)], tolerance=1e-5)
 
 
+@pytest.mark.parametrize("correction", [0.5, 3, 4, 7.5, True])
+def test_variances_with_any_correction(agrees, correction):
+    """Also a fraction, and one of as many as there are elements, or more."""
+
+    def variances(x):
+        return (
+            x.var(1, correction=correction),
+            x.std(1, correction=correction),
+            *torch.var_mean(x, 1, correction=correction),
+        )
+
+    agrees(variances, X, dynamic=[[0, 1]], others=[(torch.randn(2, 9, 5),)], tolerance=1e-5)
+
+
+def test_the_variance_of_more_elements_than_a_narrow_float_counts(agrees):
+    agrees(lambda x: x.var(), torch.randn(70_000).half(), tolerance=2e-3)
+
+
 def test_norms(agrees):
     def norms(x):
         orders = [torch.linalg.vector_norm(x, ord, 1) for ord in (0, 1, 2, 3, float("inf"))]

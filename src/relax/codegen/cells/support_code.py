@@ -79,6 +79,26 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
 def cells_text() -> str:
     """LLVM IR of the support code, without a target."""
     module = ModuleBuilder()
+    _declare_functions(module)
+    values = _placeholders(module)
+    for text in (
+        VALUES,
+        QUESTIONS,
+        checks_text(module, raises=False),
+        KEPT,
+        OBJECTS,
+        OVERLAPS,
+        MAKERS,
+        TABLES,
+    ):
+        for name, value in values.items():
+            text = text.replace(f"<{name}>", value)
+        module.add_text(text.strip())
+    return module.text()
+
+
+def _declare_functions(module: ModuleBuilder) -> None:
+    """Declare what the support code calls: tvm-ffi, the C library and LLVM's intrinsics."""
     module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
     module.declare("TVMFFIErrorMoveFromRaised", "void", "ptr")
     module.declare("TVMFFIErrorSetRaised", "void", "ptr")
@@ -99,7 +119,11 @@ def cells_text() -> str:
     module.intrinsic("llvm.ptrmask.p0.i64", "ptr", "ptr", "i64")
     module.intrinsic("llvm.memset.p0.i64", "void", "ptr", "i8", "i64", "i1")
     module.intrinsic("llvm.memcpy.p0.p0.i64", "void", "ptr", "ptr", "i64", "i1")
-    values = {
+
+
+def _placeholders(module: ModuleBuilder) -> dict[str, str]:
+    """The values of the names that stand in angle brackets in the texts of the support code."""
+    return {
         "P": CELLS,
         "ANY": ANY_TYPE,
         "TENSOR": TENSOR_TYPE,
@@ -129,20 +153,6 @@ def cells_text() -> str:
         "NO_MEMORY": module.string("out of memory: cannot make the table of a program"),
         "NO_SHAPE": module.string("out of memory: cannot make a shape"),
     }
-    for text in (
-        VALUES,
-        QUESTIONS,
-        checks_text(module, raises=False),
-        KEPT,
-        OBJECTS,
-        OVERLAPS,
-        MAKERS,
-        TABLES,
-    ):
-        for name, value in values.items():
-            text = text.replace(f"<{name}>", value)
-        module.add_text(text.strip())
-    return module.text()
 
 
 def cell_function(module: ModuleBuilder, name: str) -> tuple[str, str]:

@@ -29,7 +29,8 @@ def from_fx(
     """An IRModule of a ``torch.fx.GraphModule``, for inputs of these shapes and dtypes.
 
     ``main`` returns a tensor if the module does. For sizes that vary, export the module with ``torch.export.export``
-    and call `from_exported_program`, which says what the options mean.
+    and call `from_exported_program`, which says what the options mean. Raises TypeError for what is no GraphModule, and
+    what that function raises.
     """
     if not hasattr(model, "graph"):
         raise TypeError(f"from_fx: expected a torch.fx.GraphModule, found {type(model).__name__}")

@@ -50,7 +50,7 @@ def explain(code: str) -> None:
 
 
 def explanation(code: str) -> str:
-    """The text that `explain` prints."""
+    """The text that `explain` prints. Raises ValueError for what is no code."""
     known = CODES.get(code.strip().upper())
     if known is None:
         close = difflib.get_close_matches(code.upper(), CODES, 3)

@@ -33,7 +33,7 @@ def from_source(
     it may use those before it. `allow_extern` says which C functions its loops may call (T.call_extern), since what
     they do is out of our hands: none, those named, or all (True). Packed functions (R.call_packed) are only named by
     a text; they are looked up in the process's registry when the program runs. Raises DiagnosticError with every
-    error found.
+    error found, and TypeError for what is no text.
     """
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(

@@ -116,6 +116,7 @@ class ScheduleBase:
         """The variable of a size or scalar parameter of a function, by its name: for factors such as ``n // 4``.
 
         Without `func_name`, of the function that `work_on` named, or of the one in the module that has such a size.
+        Raises ScheduleError unless there is one such variable.
         """
         function = func_name if func_name is not None else self.working_on
         matched = {

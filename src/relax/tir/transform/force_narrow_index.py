@@ -18,7 +18,7 @@ from .each_prim_func import each_prim_func
 
 
 def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
-    """The function with indices of 32 bits."""
+    """The function with indices of 32 bits. Raises DiagnosticError if one does not fit."""
     try:
         return force_index_dtype(func, "int32")
     except ValueError as error:

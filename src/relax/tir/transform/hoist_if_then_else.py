@@ -60,7 +60,10 @@ _hoist = each_prim_func(hoist_if_then_else, "HoistIfThenElse")
 
 
 def HoistIfThenElse(variant: Any = None) -> Pass:
-    """Pass: conditions that do not change in a loop stand outside of it. There is one variant, TVM's ``basic``."""
+    """Pass: conditions that do not change in a loop stand outside of it. There is one variant, TVM's ``basic``.
+
+    Raises ValueError for another one.
+    """
     if variant not in (None, "basic"):
         raise ValueError(f'HoistIfThenElse: the variant is None or "basic", found {variant!r}')
     return _hoist()

@@ -41,7 +41,10 @@ _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
 
 def narrow_data_type(func: PrimFunc, target_bits: int) -> PrimFunc:
-    """The function with indices of no more than `target_bits` bits where they fit: 8, 16, 32 or 64."""
+    """The function with indices of no more than `target_bits` bits where they fit: 8, 16, 32 or 64.
+
+    Raises ValueError for another number of bits.
+    """
     if target_bits not in (8, 16, 32, 64):
         raise ValueError(f"NarrowDataType: target_bits is 8, 16, 32 or 64, found {target_bits}")
     blocks: list[Node] = []

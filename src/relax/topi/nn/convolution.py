@@ -161,17 +161,30 @@ def conv_transpose(
     phases = te.compute([rows[place] for place in places], formula, name, tag=name)
     if not phased:
         return _rounded(phases, kind)
+    steps = {axis: axes[axis] for axis in phased}
+    return _interleaved(phases, places, steps, extent, out_layout, kind)
+
+
+def _interleaved(
+    phases: te.Tensor,
+    places: Sequence[str],
+    steps: dict[str, _Phases],
+    extent: dict[str, PrimExpr],
+    out_layout: str,
+    kind: DataType,
+) -> te.Tensor:
+    """The result of a transposed convolution: its elements along `steps` come from the phases in turn."""
 
     def element(*i: Any) -> PrimExpr:
         at = dict(zip(out_layout, i, strict=True))
-        ends = {axis: at[axis] + axes[axis].pad for axis in phased}
-        at |= {axis: end // axes[axis].stride for axis, end in ends.items()}
-        at |= {axis.lower(): end % axes[axis].stride for axis, end in ends.items()}
+        ends = {axis: at[axis] + part.pad for axis, part in steps.items()}
+        at |= {axis: end // steps[axis].stride for axis, end in ends.items()}
+        at |= {axis.lower(): end % steps[axis].stride for axis, end in ends.items()}
         value = phases(*(at[place] for place in places))
-        gaps = [(end % axes[axis].shared).equal(0) for axis, end in ends.items() if axes[axis].shared > 1]
-        return (Select(intrin.all(*gaps), value, const(0, wide)) if gaps else value).astype(kind)
+        gaps = [(end % steps[axis].shared).equal(0) for axis, end in ends.items() if steps[axis].shared > 1]
+        return (Select(intrin.all(*gaps), value, const(0, phases.dtype)) if gaps else value).astype(kind)
 
-    return te.compute([extent[c] for c in out_layout], element, f"{name}_interleaved")
+    return te.compute([extent[c] for c in out_layout], element, f"{phases.name}_interleaved")
 
 
 def _is_spread(axes: Iterable[_Phases]) -> bool:

@@ -19,7 +19,7 @@ def spatial_axes(layout: str) -> str:
 
 
 def per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One number per spatial dimension, from as many or from one for all."""
+    """One number per spatial dimension, from as many or from one for all. Raises ValueError for another count."""
     values = (value,) if isinstance(value, int) else tuple(value)
     values = values * count if len(values) == 1 else values
     if len(values) != count:
@@ -28,7 +28,10 @@ def per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def pad_pairs(padding: int | Sequence[int], count: int = 2) -> tuple[tuple[int, int], ...]:
-    """(before, after) per spatial dimension from one number, one per dimension, or befores then afters."""
+    """(before, after) per spatial dimension from one number, one per dimension, or befores then afters.
+
+    Raises ValueError for another count.
+    """
     values = [padding] if isinstance(padding, int) else list(padding)
     if len(values) == 1:
         values = values * count

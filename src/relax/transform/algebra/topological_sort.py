@@ -38,7 +38,7 @@ def TopologicalSort(
     order: Literal["depth-first", "breadth-first"] = "depth-first",
     direction: Literal["from-inputs", "from-outputs"] = "from-inputs",
 ) -> Function:
-    """Sort the bindings of dataflow blocks; see the module's docstring."""
+    """Sort the bindings of dataflow blocks; see the module's docstring. Raises ValueError for other orders."""
     for value, values in ((order, ORDERS), (direction, DIRECTIONS)):
         if value not in values:
             raise ValueError(f"TopologicalSort: expected {' or '.join(map(repr, values))}, found {value!r}")

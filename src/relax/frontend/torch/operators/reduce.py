@@ -8,7 +8,6 @@ from typing import Any
 from .... import op
 from ....expr import PrimValue, ShapeExpr
 from ....ir import RelaxExpr
-from ....prim import simplify
 from ..emitter import Emitter, product
 from ..registry import converter, register
 
@@ -108,14 +107,16 @@ def _quantified(g: Emitter, reduce: Any, x: RelaxExpr, dim: Axes, keepdim: bool)
 
 
 def _variance(g: Emitter, x: RelaxExpr, dim: Axes, correction: Any, keepdim: bool) -> RelaxExpr:
-    axes = g.axes(dim, g.ndim(x))
+    """The sum of squared distances from the mean, divided by max(0, count - correction), which need not be whole."""
+    axes, dtype = g.axes(dim, g.ndim(x)), str(g.dtype(x))
     plain = op.variance(x, axis=axes, keepdims=keepdim)
     if correction == 0:
         return plain
-    count = product(g.dims(x)[axis] for axis in axes)
-    size = g.tensor(count, g.out_dtype)
-    free = g.tensor(simplify(count - int(correction)), g.out_dtype)
-    return op.multiply(plain, op.divide(size, free))
+    # A count may be more than a narrow float holds: only the quotient is one.
+    count = g.tensor(product(g.dims(x)[axis] for axis in axes), "float64")
+    free = g.emit(op.subtract(count, g.const(correction, "float64")))
+    factor = g.emit(op.divide(count, g.emit(op.maximum(free, g.const(0, "float64")))))
+    return op.multiply(plain, g.cast(factor, dtype))
 
 
 def _correction(unbiased: Any, correction: Any) -> Any:
@@ -155,16 +156,8 @@ def std(
 def var_mean(
     g: Emitter, x: RelaxExpr, dim: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
-    g_dtype = str(g.dtype(x))
-    axes = g.axes(dim, g.ndim(x))
-    free = 1 if correction is None else int(correction)
-    count = product(g.dims(x)[axis] for axis in axes)
-    plain = op.variance(x, axis=axes, keepdims=keepdim)
-    if free:
-        plain = op.multiply(
-            plain, op.divide(g.tensor(count, g_dtype), g.tensor(simplify(count - free), g_dtype))
-        )
-    return [plain, op.mean(x, axis=axes, keepdims=keepdim)]
+    variance = _variance(g, x, dim, _correction(None, correction), keepdim)
+    return [variance, op.mean(x, axis=g.axes(dim, g.ndim(x)), keepdims=keepdim)]
 
 
 @converter("aten.linalg_vector_norm", "aten.norm.ScalarOpt_dim", "aten.norm.Scalar")

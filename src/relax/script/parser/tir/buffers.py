@@ -181,7 +181,7 @@ def allocate(
     offset_factor: int = 0,
     axis_separators: Any = None,
 ) -> EnclosingStmt:
-    """Storage for the statements that follow, or for the body of a ``with``."""
+    """Storage for the statements that follow, or for the body of a ``with``. Raises ValueError for a condition."""
     if condition is not None and not (isinstance(condition, (bool, IntImm)) and bool(condition)):
         raise ValueError("an allocation under a condition is not supported; put it inside an `if`")
     state = parser()

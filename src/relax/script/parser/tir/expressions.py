@@ -136,12 +136,12 @@ def not_(a: Any) -> PrimExpr:
 def ramp(base: Any, stride: Any, lanes: int) -> Ramp:
     """The vector base, base + stride, …"""
     a, b = match_dtypes(base, stride)
-    return Ramp(a, b, int(lanes))
+    return Ramp(a, b, lanes)
 
 
 def broadcast(value: Any, lanes: int) -> Broadcast:
     """A vector of equal elements."""
-    return Broadcast(value, int(lanes))
+    return Broadcast(value, lanes)
 
 
 def shuffle(vectors: Any, indices: Any) -> Shuffle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,10 +51,11 @@ def _bounds(start: Any, stop: Any) -> tuple[Any, Any]:
 def serial(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
 ) -> Loops:
-    """``for i in T.serial(n)``: one iteration after the other."""
-    if isinstance(step, bool) or int(step) <= 0:
-        raise ValueError(f"the step of a loop is a positive constant, found {step}")
-    return Loops([make_loop(ForKind.SERIAL, start, stop, annotations, step=int(step))])
+    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step of 0 or less."""
+    is_integer = hasattr(step, "__index__") and not isinstance(step, bool)
+    if not is_integer or operator.index(step) <= 0:
+        raise ValueError(f"the step of a loop is a positive constant integer, found {step}")
+    return Loops([make_loop(ForKind.SERIAL, start, stop, annotations, step=operator.index(step))])
 
 
 def parallel(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Loops:
@@ -74,7 +76,7 @@ def unroll(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | Non
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
 ) -> Loops:
-    """Iterations on the threads of a device, ``thread="threadIdx.x"``."""
+    """Iterations on the threads of a device, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
     if not thread:
         if not isinstance(stop, str):
             raise TypeError('thread_binding needs thread="..."')
@@ -83,7 +85,10 @@ def thread_binding(
 
 
 def grid(*extents: Any) -> Loops:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop)."""
+    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
+
+    Raises TypeError without an extent.
+    """
     if not extents:
         raise TypeError("grid needs at least one extent")
     loops: list[Loop] = []

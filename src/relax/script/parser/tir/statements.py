@@ -48,7 +48,10 @@ def noalias() -> None:
 
 
 def precondition(condition: Any, message: Any = "") -> Precondition:
-    """A condition on sizes and scalar parameters that a call of the function must fulfil."""
+    """A condition on sizes and scalar parameters that a call of the function must fulfil.
+
+    Raises TypeError if it is no bool.
+    """
     test = convert(condition)
     if not test.dtype.is_bool:
         raise TypeError(f"the precondition has dtype {test.dtype!s}, expected bool")
@@ -67,7 +70,7 @@ def init() -> InitFrame:
 
 
 def where(predicate: Any) -> None:
-    """The block runs only where the predicate holds."""
+    """The block runs only where the predicate holds. Raises TypeError for a predicate that is no bool."""
     frame = parser().block("T.where")
     if not is_const(frame.predicate, 1):
         raise error(DECLARATION, f"block `{frame.name}` has two predicates", None)
@@ -116,7 +119,10 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
 
 
 def launch_thread(thread: Any, extent: Any) -> EnclosingStmt:
-    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
+    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread.
+
+    Raises TypeError for another thread.
+    """
     state = parser()
     if isinstance(thread, str):
         (name,) = state.take_names(1)
@@ -132,7 +138,10 @@ def launch_thread(thread: Any, extent: Any) -> EnclosingStmt:
 def allocate_const(
     data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None
 ) -> EnclosingStmt:
-    """Storage for the statements that follow, filled with the numbers of `data`."""
+    """Storage for the statements that follow, filled with the numbers of `data`.
+
+    Raises ValueError unless there is a number for each element, and for very many of them.
+    """
     (name,) = parser().take_names(1)
     buffer = parser().declare(make_buffer(name, extents, dtype))
     shape = [size.value if isinstance(size, IntImm) else -1 for size in buffer.shape]
@@ -155,7 +164,10 @@ MAX_CONSTANTS = 4096
 
 
 def target(config: Any, host: Any = None) -> Any:
-    """The target of a function, for its attributes: the text or table that describes it."""
+    """The target of a function, for its attributes: the text or table that describes it.
+
+    Raises TypeError for another description.
+    """
     if not isinstance(config, (str, Mapping)):
         raise TypeError("a target is described by text or by a table")
     described = config if isinstance(config, str) else dict(cast("Mapping[str, Any]", config))
