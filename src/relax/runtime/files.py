@@ -10,7 +10,7 @@ import errno
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +48,7 @@ def in_threads(function: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> lis
 
 
 @contextmanager
-def in_place_of(path: str | os.PathLike[str]) -> Iterator[Path]:
+def in_place_of(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
     """The name of a file to write, which then takes the place of another at once, or not at all if writing fails.
 
     A link stays, and the file that it leads to is replaced. Raises FileExistsError for what is no file, such as a
