@@ -49,9 +49,25 @@ inline void check(int status) {
 class Value {
  public:
   Value() : any_{} {}
-  Value(int64_t number) : any_{} { any_.type_index = kTVMFFIInt, any_.v_int64 = number; }
-  Value(double number) : any_{} { any_.type_index = kTVMFFIFloat, any_.v_float64 = number; }
-  Value(bool truth) : any_{} { any_.type_index = kTVMFFIBool, any_.v_int64 = truth; }
+  // A number or a truth value, of any type of C++.
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic<T>::value>>
+  Value(T number) : any_{} {
+    if constexpr (std::is_floating_point<T>::value) {
+      any_.type_index = kTVMFFIFloat, any_.v_float64 = static_cast<double>(number);
+    } else {
+      any_.type_index = std::is_same<T, bool>::value ? kTVMFFIBool : kTVMFFIInt;
+      any_.v_int64 = static_cast<int64_t>(number);
+      if (std::is_unsigned<T>::value && any_.v_int64 < 0)
+        throw Error("OverflowError", "the number does not fit into 64 bits with a sign");
+    }
+  }
+  Value(const std::string& text) : any_{} {
+    TVMFFIByteArray bytes{text.data(), text.size()};
+    check(TVMFFIStringFromByteArray(&bytes, &any_));
+  }
+  Value(const char* text) : Value(std::string(text)) {}
+  template <typename T, typename = std::enable_if_t<!std::is_same<T, char>::value>>
+  Value(T*) = delete;  // no pointer is a truth value
   Value(const Value& other) : any_(other.any_) {
     if (is_object()) TVMFFIObjectIncRef(any_.v_obj);
   }
@@ -76,9 +92,23 @@ class Value {
     return owned(copy);
   }
 
+  // A shape, and a tuple of values.
+  static Value shape(const std::vector<int64_t>& sizes) {
+    return made("ffi.Shape", std::vector<Value>(sizes.begin(), sizes.end()));
+  }
+  static Value tuple(const std::vector<Value>& fields) { return made("ffi.Array", fields); }
+
   const TVMFFIAny& any() const { return any_; }
   int32_t kind() const { return any_.type_index; }
   int64_t integer() const { return expect(kTVMFFIInt, "an int").v_int64; }
+  double real() const { return expect(kTVMFFIFloat, "a float").v_float64; }
+  bool truth() const { return expect(kTVMFFIBool, "a bool").v_int64 != 0; }
+
+  // The sizes of a shape.
+  std::vector<int64_t> sizes() const {
+    auto* cell = reinterpret_cast<const TVMFFIShapeCell*>(object(kTVMFFIShape, "a shape"));
+    return {cell->data, cell->data + cell->size};
+  }
 
   // The fields of a tuple.
   std::vector<Value> fields() const {
@@ -103,6 +133,20 @@ class Value {
   }
 
  private:
+  // What a constructor of tvm-ffi makes of values.
+  static Value made(const std::string& constructor, const std::vector<Value>& parts) {
+    TVMFFIByteArray name{constructor.data(), constructor.size()};
+    void* function = nullptr;
+    check(TVMFFIFunctionGetGlobal(&name, &function));
+    std::vector<TVMFFIAny> views;
+    for (const Value& part : parts) views.push_back(part.any_);
+    TVMFFIAny result{};
+    int status = TVMFFIFunctionCall(function, views.data(), static_cast<int32_t>(views.size()), &result);
+    TVMFFIObjectDecRef(function);
+    check(status);
+    return owned(result);
+  }
+
   TVMFFIAny any_;
 };
 
@@ -176,7 +220,9 @@ class Function {
 
   template <typename... Args>
   Value operator()(const Args&... args) const {
-    std::vector<TVMFFIAny> values{static_cast<const Value&>(args).any()...};
+    const std::vector<Value> held{Value(args)...};  // those that were made of numbers and texts live until it returns
+    std::vector<TVMFFIAny> values;
+    for (const Value& value : held) values.push_back(value.any());
     TVMFFIAny result{};
     check(call_(nullptr, values.data(), static_cast<int32_t>(values.size()), &result));
     return Value::owned(result);

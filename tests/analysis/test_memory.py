@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+import relax
 from relax.analysis import MemoryPlan, estimate_memory_usage, memory_plan
 from relax.analysis.memory import PlannedStorage, PlannedTensor
 from relax.script import ir as I
@@ -84,10 +85,20 @@ def test_static_sizes_and_operators_of_the_machine():
     assert plan.storages[0].nbytes == 32
 
 
+def test_sizes_of_which_nothing_is_allocated():
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n",), "float32")):
+        return R.add(y, R.sum(x, axis=1))
+
+    mod = relax.get_pipeline("lower")(relax.IRModule.from_expr(main))
+    name = next(g.name_hint for g, f in mod.functions.items() if isinstance(f, relax.Function))
+    assert memory_plan(mod, name, {"n": 2, "m": 5}).total == memory_plan(mod, name, {"n": 2}).total > 0
+
+
 def test_what_cannot_be_said():
     with pytest.raises(ValueError, match="main allocates by the shape variables n; missing: n"):
         memory_plan(Module, "main")
-    with pytest.raises(ValueError, match="main allocates by the shape variables n; not used: m"):
+    with pytest.raises(ValueError, match="main allocates by the shape variables n; not known: m"):
         memory_plan(Module, "main", {"n": 1, "m": 2})
     with pytest.raises(ValueError, match="memory_plan: scale is not a Relax function"):
         memory_plan(Module, "scale")

@@ -31,8 +31,12 @@ def compiled(tmp_path):
 
     def compile_program(name):
         tvm_ffi_library = libinfo.find_libtvm_ffi()
-        program = tmp_path / name
-        includes = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
+        program = tmp_path / Path(name).name
+        includes = [
+            f"-I{SOURCES}",
+            f"-I{libinfo.find_include_path()}",
+            f"-I{libinfo.find_dlpack_include_path()}",
+        ]
         path = f"-Wl,-rpath,{Path(tvm_ffi_library).parent}"
         flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", *includes]
         command = [
@@ -112,4 +116,36 @@ def test_the_page(tmp_path):
     done = subprocess.run(
         shell, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
     )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+VALUES = """
+#include <cassert>
+#include "relax_library.h"
+using relax_library::Value;
+static_assert(!std::is_constructible<Value, int*>::value, "a pointer is no truth value");
+int main() {
+  assert(Value(3).integer() == 3 && Value(3u).integer() == 3 && Value(2.5f).real() == 2.5 && Value(true).truth());
+  assert(Value("text").kind() != kTVMFFIBool && Value(std::string(100, 'a')).kind() == kTVMFFIStr);
+  assert(Value::tuple({1, Value::shape({2, 3})}).fields()[1].sizes() == (std::vector<int64_t>{2, 3}));
+  try {
+    Value(~0ull);
+    return 1;
+  } catch (const relax_library::Error& error) {
+    assert(error.kind() == "OverflowError");
+  }
+  auto echo = [](void*, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) {
+    *result = Value::tuple({Value::shared(args[0]), Value::shared(args[1]), count}).release();
+    return 0;
+  };
+  auto fields = Value(relax_library::Function(echo)(std::string(100, 'b'), 7)).fields();
+  assert(fields[0].kind() == kTVMFFIStr && fields[1].integer() == 7 && fields[2].integer() == 2);
+}
+"""
+
+
+def test_values_of_the_header(tmp_path, compiled):
+    source = tmp_path / "values.cpp"
+    source.write_text(VALUES)
+    done = run(compiled(tmp_path / "values"))
     assert (done.returncode, done.stderr) == (0, "")

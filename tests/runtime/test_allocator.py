@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import random
+import signal
 import sys
 import threading
 from dataclasses import replace
@@ -477,3 +479,34 @@ def test_small_and_large_storages_are_counted_together(mode, sizes):
     vm["main"](np.zeros(10, "float32"))
     stats = vm.memory_stats()
     assert (stats.in_use, stats.peak, stats.requests) == (0, sum(sizes), 4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_a_thread_that_takes_memory(monkeypatch):
+    taking, go = threading.Event(), threading.Event()
+
+    def touch(*_):
+        taking.set()
+        go.wait(0.2)
+
+    allocator = Allocator()
+    monkeypatch.setattr(allocation, "touch", touch)
+    thread = threading.Thread(target=allocator.take, args=(4 * MB,))
+    thread.start()
+    taking.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # without an answer, the child ends by this
+        go.set()
+        os._exit(0 if allocator.take(100).numel() == 100 and allocator.stats().requests == 2 else 1)
+    go.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert allocator.stats().requests == 1
+    del allocator
+    gc.collect()
+    child = os.fork()  # the lock of an object that is gone is none
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

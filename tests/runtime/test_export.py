@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -192,6 +193,11 @@ def test_an_empty_array_in_a_tuple(tmp_path, shape):
     assert (tuple(tensor.shape), number) == (shape, 7)
 
 
+@R.function
+def doubled(x: R.Tensor(("n",), "float32")):
+    return R.add(x, x)
+
+
 def export(tmp_path, function, name="small.so"):
     """The path of a library with one function."""
     mod = relax.IRModule({"main": function}) if not isinstance(function, relax.IRModule) else function
@@ -355,3 +361,38 @@ def test_another_file_holds_no_executable(tmp_path):
         ExecutableError, match=r"it is a shared library without a Relax executable of this release"
     ):
         relax.runtime.load_module(tmp_path / "other.so")
+
+
+@pytest.mark.parametrize("name", ["a,b.so", "a 'b\".so", "-dash.so", "n" * 240 + ".so"])
+def test_any_name_of_a_file(tmp_path, name):
+    executable = relax.build(relax.IRModule.from_expr(doubled), "llvm")
+    executable.export_library(tmp_path / name)
+    twice = tvm_ffi.load_module(str(tmp_path / name))
+    assert np.from_dlpack(
+        twice[executable.entry_points[0]](tvm_ffi.from_dlpack(np.ones(2, "float32")))
+    ).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("write", ["save", "export_library"])
+def test_files_are_replaced_and_nothing_else(tmp_path, write):
+    executable = relax.build(relax.IRModule.from_expr(doubled), "llvm")
+    real, link, pipe = (tmp_path / name for name in ("real.so", "link.so", "pipe"))
+    real.write_bytes(b"")
+    link.symlink_to("real.so")
+    getattr(executable, write)(link)
+    assert link.is_symlink()
+    assert real.stat().st_size
+    relax.runtime.load_module(link)
+    os.mkfifo(pipe)
+    with pytest.raises(FileExistsError, match="it is no regular file"):
+        getattr(executable, write)(pipe)
+    assert pipe.is_fifo()
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        getattr(executable, write)(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.so", "pipe", "real.so"]
+
+
+def test_a_linker_that_writes_nothing(tmp_path):
+    executable = relax.build(relax.IRModule.from_expr(doubled), "llvm")
+    with pytest.raises(ExecutableError, match="the linker true ends well and writes no library"):
+        executable.export_library(tmp_path / "none.so", linker="true")

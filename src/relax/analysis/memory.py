@@ -33,6 +33,7 @@ from ..runtime.dtypes import itemsize
 from ..struct_info import TensorStructInfo
 from .alias import Aliases
 from .memory_text import svg_of, table_of
+from .variables import all_symbolic_vars
 
 Path = tuple[tuple[int, bool], ...]
 """The branches around a binding, from outside in: the number of the If, and which of its branches."""
@@ -205,7 +206,7 @@ class _Reader:
     """Reads the plan of one function."""
 
     def __init__(self, mod: IRModule, name: str, func: Function, sizes: Mapping[str, int]) -> None:
-        self.name = name
+        self.name, self.func = name, func
         self.sizes = sizes
         self.aliases = Aliases(func, mod, tensors_apart=True)
         self.end = len(self.aliases.variables) - 1
@@ -262,7 +263,8 @@ class _Reader:
             exprs += [arg.value for arg in call.args if isinstance(arg, PrimValue)]
             used.update((v, None) for expr in exprs if expr is not None for v in free_vars(expr))
         names = {var.name for var in used}
-        for wrong, what in ((names - self.sizes.keys(), "missing"), (self.sizes.keys() - names, "not used")):
+        known = names | {var.name for var in all_symbolic_vars(self.func)}
+        for wrong, what in ((names - self.sizes.keys(), "missing"), (self.sizes.keys() - known, "not known")):
             if wrong:
                 variables = ", ".join(sorted(names)) or "none"
                 listed = ", ".join(sorted(wrong))

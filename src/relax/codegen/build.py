@@ -14,6 +14,7 @@ import tvm_ffi
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..runtime.archive import write_archive
 from ..runtime.dtypes import dtype_of_numpy, stride_unit
+from ..runtime.forks import hold_at_fork
 from ..runtime.native import CELLS, NativeLibrary, load_object
 from ..runtime.tensor import shared_tensor, tensor_of_numpy
 from ..runtime.threads import LAUNCH
@@ -56,6 +57,7 @@ class CompileStatistics:
 
 statistics: Final = CompileStatistics()
 _lock = threading.Lock()
+hold_at_fork(_lock)
 
 
 def compile_count() -> int:

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from ..runtime.forks import hold_at_fork
 from . import tracebacks
 from .span import Span
 
@@ -190,6 +191,7 @@ class DiagnosticContext:
 
 
 _lock = threading.Lock()
+hold_at_fork(_lock)
 _delivered = 0
 
 

@@ -40,6 +40,7 @@ from typing import Any, Final, NamedTuple
 import tvm_ffi
 
 from .devices import Device
+from .forks import ForkLock
 from .tensor import MAX_BYTES, new_tensor, numpy_view, view_tensor
 from .threads import num_threads
 
@@ -156,7 +157,7 @@ class Allocator:
         if policy not in POLICIES:
             raise ValueError(f"memory_cfg {policy!r} is not known; there are: {', '.join(POLICIES)}")
         self._keeps = policy == "pooled"
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._blocks: list[_Block] = []
         self._ahead: _Ahead | None = None
         self._peak = 0

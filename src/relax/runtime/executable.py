@@ -37,6 +37,7 @@ from .debug_info import DebugInfo
 from .elf import MACHINES
 from .encoding import ExecutableError, Pieces, Reader, Writer
 from .export import library_object
+from .files import in_place_of
 from .format import (
     embedded,
     packed_pieces,
@@ -294,14 +295,8 @@ class Executable:
         path
             The file.
         """
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.writelines(self.pieces())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with in_place_of(path) as temporary, temporary.open("wb") as file:
+            file.writelines(self.pieces())
 
     def export_library(
         self, file_name: str | os.PathLike[str], linker: str | Sequence[str] | None = None

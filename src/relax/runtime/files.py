@@ -6,11 +6,14 @@ the work: one processor hashes more slowly than memory and disks give.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 
 from .tensor import LARGE_PAGE
@@ -42,6 +45,28 @@ def in_threads(function: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> lis
             if futures:
                 return [future.result() for future in futures]
     return [function(job) for job in jobs]
+
+
+@contextmanager
+def in_place_of(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
+    """The name of a file to write, which then takes the place of another at once, or not at all if writing fails.
+
+    A link stays, and the file that it leads to is replaced. Raises FileExistsError for what is no file, such as a
+    device, and IsADirectoryError: neither is to be replaced by a file.
+    """
+    target = Path(path)
+    if target.is_symlink():
+        target = target.resolve()
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
+    if target.exists() and not target.is_file():
+        raise FileExistsError(errno.EEXIST, "it is no regular file, and is not replaced", str(path))
+    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------- the checksum

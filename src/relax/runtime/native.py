@@ -27,6 +27,7 @@ import tvm_ffi
 from .archive import Archive, Unit, is_archive, read_archive
 from .combine import combine
 from .elf import AARCH64, MACHINES, SHN_UNDEF, STT_FUNC, X86_64, ObjectFileError, parse_object
+from .forks import hold_at_fork
 from .linker import defined_symbols, link, plan_layout, undefined_symbols
 from .threads import LAUNCH, pool_symbols
 
@@ -65,6 +66,8 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 _symbols: dict[str, int] = {}
 _lock = threading.Lock()
 _pool_lock = threading.Lock()
+hold_at_fork(_lock)
+hold_at_fork(_pool_lock)  # taken before the other, by a fork too: what is registered last comes first
 
 
 def host_machine() -> int:

@@ -22,6 +22,7 @@ import tvm_ffi.libinfo
 
 from .elf import MACHINES
 from .encoding import ExecutableError
+from .files import in_place_of
 from .native import host_machine
 
 VARIABLE: Final = "RELAX_LINKER"
@@ -65,14 +66,12 @@ def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -
     with tempfile.TemporaryDirectory(prefix="relax-") as folder:
         source = Path(folder, "program.o")
         source.write_bytes(data)
-        made = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
+        with in_place_of(path) as made:
             _run(
                 [*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(made)]
             )
-            made.replace(path)
-        finally:
-            made.unlink(missing_ok=True)
+            if not made.exists():
+                raise ExecutableError(f"the linker {command[0]} ends well and writes no library")
 
 
 def _options(command: Sequence[str], name: str) -> list[str]:
@@ -80,7 +79,8 @@ def _options(command: Sequence[str], name: str) -> list[str]:
     words = ["-shared", f"-soname={name}", "-z", "nodelete", "-z", "noexecstack"]
     if _is_linker(command):
         return words
-    return ["-shared", f"-Wl,-soname={name}", "-Wl,-z,nodelete", "-Wl,-z,noexecstack"]
+    passed = ["-Xlinker", f"-soname={name}"]  # -Wl would divide a name with a comma
+    return ["-shared", *passed, "-Wl,-z,nodelete", "-Wl,-z,noexecstack"]
 
 
 def _libraries(command: Sequence[str]) -> list[str]:

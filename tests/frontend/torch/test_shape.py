@@ -166,3 +166,10 @@ def test_what_is_written_into_a_tensor(agrees):
         return y, y.relu_()
 
     agrees(written, X, dynamic=[[0]], others=sizes((1, 6, 4), (3, 6, 4)))
+
+
+def test_tensors_broadcast_to_one_another(agrees):
+    def run(x, y):
+        return (*torch.broadcast_tensors(x, y), x.quantile(0.3, dim=1))
+
+    agrees(run, torch.randn(3, 1), torch.randn(4))

@@ -112,7 +112,7 @@ def _broadcast(g: Emitter, x: RelaxExpr, sizes: Sequence[PrimExpr]) -> RelaxExpr
     return op.broadcast_to(x, ShapeExpr(sizes))
 
 
-@converter("aten.expand_as", "aten.broadcast_tensors")
+@converter("aten.expand_as")
 def expand_as(g: Emitter, x: RelaxExpr, other: RelaxExpr) -> RelaxExpr:
     return _broadcast(g, x, g.dims(other))
 
