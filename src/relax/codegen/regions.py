@@ -66,15 +66,30 @@ def _grain(cx: Context, count: Val, each: IterationWork | None) -> Val | None:
     else:
         least = cx.i64(ceil(CHUNK_WORK / work))
         if count.ref.lstrip("-").isdigit() and not isinstance(stored, Val):
-            total = int(count.ref) * work
+            number = int(count.ref)
+            total = number * work
             if total < LOOP_WORK:
                 return None
-            enough = min(SPLIT_WORK, LOOP_WORK + BYTE_WORK * int(count.ref) * stored)
-            return least if total >= enough else cx.i64(-ceil(CHUNK_WORK / work))
+            enough = min(SPLIT_WORK, LOOP_WORK + BYTE_WORK * number * stored)
+            chunk = _even(number, ceil(CHUNK_WORK / work), cx.unit.target.num_cores)
+            return cx.i64(chunk if total >= enough else -chunk)
     number = count.to("double")
     total = number * work
     enough = (number * stored * BYTE_WORK + LOOP_WORK).intrinsic("minnum", SPLIT_WORK)
-    return total.lt(LOOP_WORK).choose(count, total.lt(enough).choose(cx.i64(0) - least, least))
+    cores = cx.unit.target.num_cores
+    several = count / least / cores * cores
+    even = ((count + several - 1) / several.intrinsic("smax", 1)).intrinsic("smax", least)
+    chunk = (several.gt(0) & least.gt(1)).choose(even, least)
+    return total.lt(LOOP_WORK).choose(count, total.lt(enough).choose(cx.i64(0) - chunk, chunk))
+
+
+def _even(count: int, least: int, cores: int) -> int:
+    """The iterations of a chunk, at least some, so that there are as many chunks for each core, if they are several.
+
+    The pool gives each thread whole chunks: with five of them for two threads one would have three.
+    """
+    several = count // least // cores * cores
+    return max(-(-count // several), least) if several and least > 1 else least
 
 
 def _region(cx: Context, symbol: str, body: str, struct: str, types: list[str], bounds: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from ...prim import GT, And, IntImm, PrimExpr, Select, SizeVar, Var, is_const, simplify
+from ...prim import And, IntImm, PrimExpr, Var, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -15,7 +15,7 @@ from ...tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, SHARING, Ask, Load, Steps, Writer, number_of
+from .pointwise_tiles import LINE, SHARING, Ask, Cut, Load, Steps, Writer
 from .squares import transposed_square
 
 SUMMED: Final = 128
@@ -23,7 +23,7 @@ SUMMED: Final = 128
 DEPTH: Final = 80
 """The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
 UNIT: Final = 4
-"""Chunks of pixels are multiples of this: 196 are 100 and 96, whose vectors are 7 and 6."""
+"""Chunks of pixels are multiples of this: 196 are 96 and 100, whose vectors are 6 and 7."""
 QUARTERS: Final = 4
 """The tiles that together ask for the weights behind those they read."""
 SPACED: Final = 2
@@ -38,8 +38,7 @@ class AlongChannels(Writer):
     def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
         count, chunks = self.pixels.count, [self.pixels.count]
         if isinstance(count, IntImm):
-            most = self._known_chunk()
-            chunks = [int64(min(most, count.value - first)) for first in range(0, count.value, most)]
+            chunks = [int64(size) for size in self._cut.sizes(count.value)]
         return chunks, int64(-(-self.pixels.channels // self.lanes))
 
     def is_filled(self) -> bool:
@@ -56,18 +55,16 @@ class AlongChannels(Writer):
     def loops(self, packed: Buffer) -> Stmt:
         """All tasks, with weights in the order of `packing`."""
         pixels, lanes, count = self.pixels, self.lanes, self.pixels.count
-        if isinstance(count, IntImm):
-            most = min(self._known_chunk(), count.value)
-            size: PrimExpr = int64(most)
-        else:
-            most = self.chunk_of(self.height, SUMMED, 2)
-            size = self._chunk(most)
+        cut = self._cut
+        most = min(cut.most, count.value) if isinstance(count, IntImm) else cut.most
         columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
         """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
         blocks_of_all = -(-pixels.channels // self.width)
         last = int64(blocks_of_all - 1)
 
-        def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
+        def task(
+            values: Values, start: PrimExpr, inside: PrimExpr, first: PrimExpr, blocks: PrimExpr
+        ) -> Stmt:
             def copied(panel: Buffer, load: Load, ask: Ask, inside: PrimExpr, even: Tiles) -> Stmt:
                 vectors = simplify(ceildiv(even.pixels, lanes))
                 rows = self.depths[1]
@@ -109,13 +106,12 @@ class AlongChannels(Writer):
                 return loop("j", blocks, lambda j: let(
                     "jo", minimum(first + j, last), lambda jo: self._block(packed, part, j, jo)))  # fmt: skip
 
-            whole = number_of(most, minimum(size, count - start))
-            return named("inside", whole, lambda inside: self.copied(
+            return self.copied(
                 columns, start, count, lambda load, ask: scratch("panel", (self.inputs, columns), self.factor,
                 lambda panel: self._divided(inside, most, columns, lambda even: copied(
-                    panel, load, ask, inside, even)))))  # fmt: skip
+                    panel, load, ask, inside, even))))  # fmt: skip
 
-        return self.tasks(size, blocks_of_all, task)
+        return self.tasks(cut, blocks_of_all, task)
 
     @property
     def depths(self) -> tuple[int, int]:
@@ -123,23 +119,10 @@ class AlongChannels(Writer):
         parts = -(-self.inputs // DEPTH)
         return parts, -(-self.inputs // parts)
 
-    def _known_chunk(self) -> int:
-        """The pixels of a chunk of a known number: chunks are as equal as they can be, half of a cache at most."""
-        return self.chunk_of(UNIT, SUMMED, 2, True)
-
-    def _chunk(self, most: int) -> PrimExpr:
-        """The pixels of a chunk: chunks of equal sizes, as many for each core, or one of all pixels.
-
-        A name for it, which is bound with those of the other sizes.
-        """
-        count, cores = self.pixels.count, self.cores
-        chunks = simplify(maximum(ceildiv(count, most), int64(1)))
-        even = Select(GT(chunks, int64(1)), simplify(ceildiv(chunks, cores) * cores), int64(1))
-        units = maximum(ceildiv(ceildiv(count, even), UNIT), int64(1))
-        size = simplify(minimum(units * UNIT, int64(most)))
-        chunk = SizeVar("chunk", "int64")
-        self.pixels = replace(self.pixels, names=(*self.pixels.names, (chunk, size)))
-        return chunk
+    @property
+    def _cut(self) -> Cut:
+        """The chunks of pixels: half of a cache at most."""
+        return self.cut(UNIT, SUMMED, 2)
 
     def _divided(
         self, inside: PrimExpr, most: int, columns: int, body: Callable[[Tiles], Stmt]

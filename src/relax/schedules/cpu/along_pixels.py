@@ -14,7 +14,7 @@ from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
-from .pointwise_tiles import LINE, Ask, Load, Steps, Writer, number_of
+from .pointwise_tiles import LINE, Ask, Cut, Load, Steps, Writer, number_of
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
 """The store of the result made of the sum in a column of a row."""
@@ -23,7 +23,7 @@ Beside: TypeAlias = Callable[[Var, PrimExpr], "Callable[[Steps], Stmt] | None"]
 """The loop over input channels for a block and a panel."""
 
 CHUNK: Final = 512
-"""The most pixels of a chunk: runs of a line that are worth a stream."""
+"""The most pixels of a chunk: runs of a line that are worth a stream. Chunks differ by half a panel."""
 PAGE: Final = 4096
 """The bytes after which a load seems to read what was just stored: only the last bits of addresses are compared."""
 SHORT: Final = 4
@@ -57,26 +57,31 @@ class AlongPixels(Writer):
         """The order of weights: blocks of as many channels as a tile has rows."""
         return WeightBlocks(self.pixels.channels, self.inputs, self.height, False)
 
+    @property
+    def _half(self) -> int:
+        """The vectors of a narrow panel; 0 if there are none."""
+        return 0 if self.is_filled() else self.vectors // 2
+
     def loops(self, packed: Buffer | None) -> Stmt:
         """All tasks; with weights in the order of `packing`, or as they are."""
-        pixels, chunk = self.pixels, self.chunk_of(self.width, CHUNK)
-        blocks = -(-pixels.channels // self.height)
+        unit = self._half * self.lanes if self._half * 2 == self.vectors else self.width
+        cut = self.cut(unit, CHUNK)
+        blocks, most = -(-self.pixels.channels // self.height), -(-cut.most // self.width)
 
-        def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
-            whole = number_of(chunk, pixels.count - start)
-            return named("whole", whole, lambda whole: self._with_panels(chunk, whole, lambda panels: self.copied(
-                chunk, start, self.bound, lambda load, ask: written(Chunk(
-                    values, start, first, count, panels, load, ask)))))  # fmt: skip
+        def task(values: Values, start: PrimExpr, inside: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
+            return self._with_panels(cut, most, inside, lambda panels: self.copied(
+                most * self.width, start, self.bound, lambda load, ask: written(Chunk(
+                    values, start, first, count, panels, load, ask))))  # fmt: skip
 
         def written(part: Chunk) -> Stmt:
             if blocks == 1:
                 return self._blocks(
                     packed, part, lambda jo, k, c: part.load(part.values, k, jo * self.width + c)
                 )
-            shape = (chunk // self.width, self.inputs + self._apart, self.width)
+            shape = (most, self.inputs + self._apart, self.width)
             return scratch("copy", shape, self.factor, lambda buffer: self._with_copy(packed, part, buffer))
 
-        return self.tasks(chunk, blocks, task)
+        return self.tasks(cut, blocks, task)
 
     def _blocks(
         self, packed: Buffer | None, chunk: Chunk, vector: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr],
@@ -146,15 +151,16 @@ class AlongPixels(Writer):
 
         return loop("v", self.vectors, vector, ForKind.UNROLLED)
 
-    def _with_panels(self, chunk: int, whole: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
+    def _with_panels(self, cut: Cut, most: int, inside: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
         """`body` of the panels of a chunk's pixels; the last may have half the vectors, where that fits."""
-        most = chunk // self.width
-        count = simplify(ceildiv(whole, self.width))
-        half, number = self.vectors // 2, self.pixels.count
-        left = half if not isinstance(number, IntImm) else -(-number.value // self.lanes) % self.vectors
-        if not 0 < left <= half:
+        count = simplify(ceildiv(inside, self.width))
+        half, number = self._half, self.pixels.count
+        if isinstance(number, IntImm):
+            rests = {-(-size // self.lanes) % self.vectors for size in cut.sizes(number.value)}
+            half = half if any(0 < rest <= half for rest in rests) else 0
+        if half == 0:
             return named("panels", count, lambda count: body(Panels(count, count, self.vectors, 0, most)))
-        vectors = simplify(maximum(ceildiv(whole, self.lanes) - half, int64(0)))
+        vectors = simplify(maximum(ceildiv(inside, self.lanes) - half, int64(0)))
         wide = simplify(ceildiv(vectors, self.vectors))
         return named("panels", count, lambda count: named("wide", wide, lambda wide: body(
             Panels(count, wide, self.vectors, half, most))))  # fmt: skip

@@ -47,6 +47,7 @@ from .outer_products import RegisterTile, register_tile, register_tiles
 from .packed_weights import Declare, packed_kernels
 from .planes import Sizes, digits, window
 from .results import Results
+from .shares import parts_of_tasks
 from .tiling import Tile, tile_for
 from .windows import Kernel, Windows
 
@@ -185,7 +186,7 @@ class BlockedWriter:
             self.outputs, self.inputs, taps, self.vectors * self.lanes, self.blocks.block
         )
         self.items = named("items", ceildiv(self.lines, self.share))
-        few = minimum(int64(self.packing.shape[0]), ceildiv(int64(cores), maximum(self.items, one)))
+        few = minimum(int64(self.packing.shape[0]), parts_of_tasks(self.items, cores))
         self.splits = named("splits", maximum(few, one))
         """The items that have the same lines, and different panels."""
         self.staged = named("staged", (self.share * self.wide + self.lanes) * self.lanes)

@@ -29,9 +29,11 @@ processors prefetch long ones only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol, TypeAlias
 
-from ...prim import LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, simplify
+from ...prim import GT, LT, Add, IntImm, Mul, PrimExpr, Select, Var, const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
@@ -63,6 +65,7 @@ from ..build import (
 from ..contraction import size_of
 from .operands import Results, Values
 from .pixels import Pixels
+from .shares import FEW_PIXELS, parts_of_tasks, share_of
 from .tiling import Tile, tile_for
 from .words import Words
 
@@ -82,10 +85,8 @@ MANY_REGISTERS: Final = 32
 FEW_REGISTERS: Final = 16
 AHEAD: Final = 8
 """The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
-FEW_PIXELS: Final = 49
+SMALL: Final = 49
 """The pixels of small images that tiles of two heights should fill: 7 × 7."""
-LEAST: Final = 96
-"""The pixels of a chunk at least."""
 TASKS: Final = 2
 """The tasks for each core, if there are so many."""
 SHARING: Final = 4
@@ -123,13 +124,15 @@ def cost(
     is_even: bool = False,
     row: float = 0,
     crowded: float = 0,
+    cores: int = 1,
 ) -> float:
     """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
 
     `rows` are those of each part that has tiles of its own. Of an unknown number of rows or vectors, the steps for one
     of them, with a little for what the last tile wastes. With `is_even`, some tiles have a row less, so that from some
     rows on none is wasted. `row` is the time for which the element of a row is waited for; `crowded` is the share of a
-    tile's time that each register takes which it does not leave for anything else.
+    tile's time that each register takes which it does not leave for anything else. Where `cores` share a known number
+    of vectors, the time in which some of them wait for the others counts half: there may be fewer threads.
     """
     height, wide = shape
 
@@ -147,14 +150,16 @@ def cost(
                 even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
             )
             return high * step(height, wide) + (count - high) * step(low, wide)
-        is_wasted = not is_even or height * (height - 1) > FEW_PIXELS
+        is_wasted = not is_even or height * (height - 1) > SMALL
         return (1 / height + (1 / 96 if is_wasted else 0)) * step(height, wide)
 
     if not isinstance(vectors, IntImm):
         return down(wide) * (1 / wide + 1 / 24)
     whole, rest = divmod(vectors.value, wide)
     narrow = 0 if not rest else wide // 2 if not is_even and rest <= wide // 2 else wide
-    return down(wide) * whole + (down(narrow) if narrow else 0)
+    blocks = max(-(-vectors.value // wide), 1)
+    idle = -(-blocks // cores) * cores / blocks
+    return (down(wide) * whole + (down(narrow) if narrow else 0)) * (1 + idle) / 2
 
 
 def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
@@ -170,6 +175,7 @@ def best(
     is_even: bool = False,
     row: float = 0,
     crowded: float = 0,
+    cores: int = 1,
 ) -> tuple[int, int]:
     """The shape of tile that takes the fewest steps, with no more rows than there are."""
     most = max(
@@ -177,10 +183,31 @@ def best(
         default=1,
     )
     options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
-    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even, row, crowded))
+    return min(options, key=lambda shape: cost(rows, vectors, shape, is_even, row, crowded, cores))
 
 
 # ------------------------------------------------------------------------------------- loops
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Pixels of an image as chunks of whole units, the sizes of which differ by a unit."""
+
+    unit: int
+    """Some pixels."""
+    most: int
+    """The pixels of the largest chunk."""
+    units: PrimExpr
+    chunks: PrimExpr
+    """The number of chunks, at least one."""
+
+    def sizes(self, pixels: int) -> list[int]:
+        """The pixels of each chunk of a known number."""
+        assert isinstance(self.units, IntImm)
+        assert isinstance(self.chunks, IntImm)
+        units, chunks = self.units.value, self.chunks.value
+        ends = [min(self.unit * (ch * units // chunks), pixels) for ch in range(chunks + 1)]
+        return [end - begin for begin, end in pairwise(ends)]
 
 
 class Writer:
@@ -207,7 +234,11 @@ class Writer:
         rows, vectors = self.sizes()
         self.waits = self._waits()
         """The times for which the element of a row and missing registers are waited for (`cost`)."""
-        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, *self.waits)
+        self.sharing = self._sharing(rows)
+        """The cores that share the blocks of a row's vectors."""
+        self.height, self.vectors = best(
+            rows, vectors, self.tile, not self.rows_are_weights, *self.waits, self.sharing
+        )
         self.width = self.vectors * self.lanes
         self.bound: PrimExpr | None = None if self.is_filled() else pixels.count
         """The number of pixels, unless they fill what is stored at a time."""
@@ -215,6 +246,12 @@ class Writer:
     def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
         """The numbers of rows of tiles, by the parts that have tiles of their own, and of vectors in a row."""
         raise NotImplementedError
+
+    def _sharing(self, rows: Sequence[PrimExpr]) -> int:
+        """The cores that share vectors of channels: all, if there is but one image in one chunk."""
+        images = simplify(_product([size_of(v) for v in self.pixels.batch]))
+        several = isinstance(images, IntImm) and images.value % self.cores == 0
+        return 1 if self.rows_are_weights or several or len(rows) > 1 else self.cores
 
     def _waits(self) -> tuple[float, float]:
         if self.words is not None:
@@ -240,34 +277,37 @@ class Writer:
     def cost(self) -> float:
         """The steps for one input channel."""
         shape = self.height, self.vectors
-        return cost(*self.sizes(), shape, not self.rows_are_weights, *self.waits)
+        return cost(*self.sizes(), shape, not self.rows_are_weights, *self.waits, self.sharing)
 
-    def chunk_of(self, unit: int, most: int, part: int = 4, is_shared: bool = False) -> int:
-        """The pixels of a chunk, a multiple of some: as many as a part of the second-level cache holds data of.
+    def cut(self, unit: int, most: int, part: int = 4) -> Cut:
+        """The chunks of pixels: each as many as a part of the second-level cache holds data of, at most.
 
-        Fewer if an image has too few chunks for the cores: chunks share weights, groups of channels copy pixels again.
-        With `is_shared`, several chunks are as many for each core.
+        More if an image has too few for the cores: chunks share weights, groups of channels copy pixels again. Several
+        chunks are as many for each core.
         """
-        most = max(min(self.cache // part // (self.inputs * self.bytes), most) // unit, 1)
-        count = self.pixels.count
+        largest = max(min(self.cache // part // (self.inputs * self.bytes), most) // unit, 1)
+        count, cores = self.pixels.count, self.cores
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)
-            tasks = min(TASKS * self.cores, count.value // LEAST) if self.cores > 1 else 1
-            chunks = max(-(-units // most), tasks)
-            if is_shared and chunks > 1:
-                chunks = -(-chunks // self.cores) * self.cores
-            most = -(-units // chunks)
-        return most * unit
+            tasks = min(TASKS * cores, count.value // FEW_PIXELS) if cores > 1 else 1
+            several = max(-(-units // largest), tasks)
+            several = -(-several // cores) * cores if several > 1 else 1
+            return Cut(unit, -(-units // several) * unit, int64(units), int64(several))
+        chunks = maximum(ceildiv(ceildiv(count, unit), largest), int64(1))
+        if cores > 1:
+            chunks = maximum(chunks, minimum(floordiv(count, FEW_PIXELS), int64(cores)))
+            chunks = Select(GT(chunks, int64(1)), ceildiv(chunks, cores) * cores, int64(1))
+        return Cut(unit, largest * unit, simplify(ceildiv(count, unit)), simplify(chunks))
 
     def tasks(
-        self, chunk: int | PrimExpr, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr], Stmt]
+        self, cut: Cut, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
     ) -> Stmt:
         """The parallel loop over images, chunks of pixels and groups of blocks of channels.
 
-        `body` is told the image, the first pixel of the chunk, the first block and the number of blocks.
+        `body` is told the image, the first pixel of the chunk, the number of its pixels, the first block and the number
+        of blocks.
         """
-        batch = self.pixels.batch
-        chunks = simplify(ceildiv(self.pixels.count, chunk))
+        batch, count = self.pixels.batch, self.pixels.count
 
         def grouped(chunks: PrimExpr) -> Stmt:
             others = _product([*(size_of(v) for v in batch), chunks])
@@ -279,18 +319,27 @@ class Writer:
         def parallel(sizes: list[PrimExpr]) -> Stmt:
             names = [*(v.var.name for v in batch), "ch", "go"]
             return loop("task", _product(sizes), lambda var: digits(
-                var, names, sizes, lambda parts: task(parts, sizes[-1])), ForKind.PARALLEL)  # fmt: skip
+                var, names, sizes, lambda parts: task(parts, *sizes[-2:])), ForKind.PARALLEL)  # fmt: skip
 
-        def task(parts: list[PrimExpr], number: PrimExpr) -> Stmt:
+        def task(parts: list[PrimExpr], chunks: PrimExpr, groups: PrimExpr) -> Stmt:
             *image, ch, go = parts
             values = {**dict(self.pixels.image), **dict(zip((v.var for v in batch), image, strict=True))}
-            share = simplify(floordiv(int64(blocks) + (number - 1), number))
-            base = simplify(minimum(ch * chunk, self.pixels.count))  # said so that intervals tell it
-            return named("base", base, lambda base: named("share", share, lambda share: named(
-                "first", simplify(minimum(go * share, int64(blocks))), lambda first: named("count", simplify(minimum(
-                    int64(blocks) - first, share)), lambda count: body(values, base, first, count)))))  # fmt: skip
+            base, end = (cut.unit * share_of(at, cut.units, chunks) for at in (ch, ch + 1))
+            first, last = (share_of(at, int64(blocks), groups) for at in (go, go + 1))
+            base = simplify(minimum(base, count))  # said so that intervals tell it
 
-        return self.pixels.declared(named("chunks", chunks, grouped), self.lanes)
+            def of_pixels(base: PrimExpr) -> Stmt:
+                left = minimum(simplify(end - base), count - base)
+                return named("inside", number_of(cut.most, left), lambda inside: of_blocks(base, inside))
+
+            def of_blocks(base: PrimExpr, inside: PrimExpr) -> Stmt:
+                number = simplify(last - first)
+                return named("first", simplify(first), lambda first: named(
+                    "count", number, lambda count: body(values, base, inside, first, count)))  # fmt: skip
+
+            return named("base", base, of_pixels)
+
+        return self.pixels.declared(named("chunks", cut.chunks, grouped), self.lanes)
 
     # ------------------------------------------------------------------ data
 
@@ -473,8 +522,8 @@ def number_of(most: int, left: PrimExpr) -> PrimExpr:
 def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
     """The number of groups of blocks of channels, where `others` tasks are too few for the cores.
 
-    Groups of `SHARING` blocks even out what cores take, as many for each core; groups of `least` blocks only make one
-    task for each core.
+    Groups of `SHARING` blocks even out what cores take, as many for each core; groups of `least` blocks only make as
+    many tasks for each core, or so many that one more matters little.
     """
     if cores == 1 or blocks // least <= 1:
         return int64(1)
@@ -482,7 +531,7 @@ def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
     most = min(blocks // SHARING, TASKS * cores)
     most -= most % cores if most > cores else 0
     several = minimum(int64(most), floordiv(int64(TASKS * cores), others))
-    each = minimum(int64(blocks // least), floordiv(int64(cores), others))
+    each = minimum(int64(blocks // least), parts_of_tasks(others, cores))
     return simplify(maximum(int64(1), maximum(several, each)))
 
 
