@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from relax import te, tir
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.prim import IntImm, const, simplify
-from relax.schedules import schedule
-from relax.schedules.cpu import Depthwise, Pointwise
+from relax.schedules.cpu import Pointwise
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.shares import parts_of_tasks, share_of
@@ -84,64 +80,3 @@ def test_channels_are_shared_evenly_where_pixels_are_one_chunk(conv):
     assert result is not None
     blocks, _, width = result.packings[1].shape
     assert (blocks % 2, blocks * width) == (0, 320)
-
-
-# ------------------------------------------------------------------------------------- lines
-
-
-def lines_of_tasks(script):
-    """The parts of the lines of an image, or 1."""
-    found = re.search(r"T.parallel\((?:T.int64\()?(\d+)", script)
-    assert found is not None
-    return int(found[1])
-
-
-@pytest.mark.parametrize(
-    ("cores", "n", "size", "parts"),
-    [
-        (1, 1, (28, 28), 1),
-        (2, 1, (28, 28), 2),
-        (2, 2, (28, 28), 1),
-        (2, 3, (28, 28), 2),
-        (2, 8, (28, 28), 1),
-        (2, 1, (5, 90), 1),
-        (2, 1, (6, 90), 2),
-        (2, 1, (13, 14), 1),
-        (3, 1, (28, 28), 3),
-        (16, 1, (12, 80), 4),
-    ],
-)
-def test_cores_have_their_own_lines_of_depthwise_convolutions(conv, cores, n, size, parts):
-    """If images do not keep them busy, and lines are not so few that most are added up twice."""
-    target = resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}")
-    case = conv(6, 6, size, (3, 3), n, pad=1, groups=6)
-    arranged = schedule(case.func(), target, [Depthwise()])
-    assert lines_of_tasks(arranged.script()) == n * parts * 6
-
-
-@pytest.mark.parametrize("cores", [2, 3])
-@pytest.mark.parametrize(("kernel", "stride"), [((3, 3), 1), ((3, 3), 2), ((5, 5), 1), ((4, 3), 3)])
-def test_parts_of_lines_are_all_lines(conv, cores, kernel, stride):
-    target, here = (resolve(f"{name} -num-cores={cores}") for name in ("llvm -mcpu=skylake-avx512", "llvm"))
-    n, h, w = (te.var(name, "int64") for name in "nhw")
-    case = conv(3, 3, (h, w), kernel, n, stride, 2, groups=3)
-    func = case.func()
-    arranged, compiled = (schedule(func, to, [Depthwise()]) for to in (target, here))
-    run = build_module(compiled)["main"]
-    generator = np.random.default_rng(0)
-    for images, size in (
-        (1, (0, 40)),
-        (1, (1, 200)),
-        (1, (7, 97)),
-        (1, (16, 40)),
-        (3, (31, 37)),
-        (2, (9, 70)),
-    ):
-        shapes = case.shapes(images, size)
-        x, k, expected = (generator.integers(-3, 4, shape).astype("float32") for shape in shapes)
-        interpreted, native = np.full_like(expected, 77), np.full_like(expected, 77)
-        tir.interpret(func, x, k, expected)
-        tir.interpret(arranged, x, k, interpreted, reverse_parallel=True)
-        run(x, k, native)
-        np.testing.assert_array_equal(interpreted, expected)
-        np.testing.assert_array_equal(native, expected)

@@ -68,7 +68,7 @@ class Depthwise(ScheduleRule):
             if not has_masks(target):
                 return _Writer(kernel, tile, target).kernel()
             by_words = words_writer(kernel, tile, target)
-            by_lines = LineWriter(kernel, _filled(tile, windows.axes[-1].size), target.num_cores)
+            by_lines = LineWriter(kernel, _filled(tile, windows.axes[-1].size))
             if by_words is not None:
                 return by_words.kernel()
             return by_lines.kernel() if by_lines.fits else _Writer(kernel, tile, target).kernel()

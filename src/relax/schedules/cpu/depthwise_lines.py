@@ -1,6 +1,6 @@
 """The loops of depthwise convolutions that read images where they are, for machines whose vectors have masks.
 
-    for image in T.parallel(N * parts * C):                 a part of the lines of a channel
+    for image in T.parallel(N * C):
         for b in range(ceildiv(H, 28)):                     blocks of lines of the result
             for v in range(ceildiv(W, 16)):                 vectors of pixels
                 acc = T.alloc_buffer((3, 16), scope="local")        sums of the lines y, y + 1 and y + 2 so far
@@ -23,12 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Final
 
-from ...prim import EQ, Add, And, IntImm, Mul, Or, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.instructions import fma
-from ...prim.intrin import ceildiv, floordiv, floormod
-from ...prim.intrin import max as maximum
+from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
 from ...tir import (
     Broadcast,
@@ -45,12 +44,8 @@ from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, v
 from ..contraction import size_of
 from .planes import Sizes, digits
 from .results import Results
-from .shares import FEW_PIXELS, UNEVEN, share_of
 from .tiling import Tile
 from .windows import Kernel
-
-Rows: TypeAlias = "tuple[PrimExpr, PrimExpr]"
-"""Lines of the result: the first, and the one behind the last."""
 
 LINES: Final = 28
 """The lines of a block at most: memory is read nearly in order, and few lines are summed twice."""
@@ -104,8 +99,8 @@ class LineWriter:
     parts = 1
     """The vectors of the sums of a line that are in registers together."""
 
-    def __init__(self, kernel: Kernel, tile: Tile, cores: int) -> None:
-        self.windows, self.results, self.cores = kernel.windows, Results(kernel), cores
+    def __init__(self, kernel: Kernel, tile: Tile) -> None:
+        self.windows, self.results = kernel.windows, Results(kernel)
         self.dtype, self.lanes = str(self.windows.out.buffer.dtype), tile.lanes
         self.loaded, self.elements = self.dtype, self.lanes
         """The dtype of what a line of the data becomes as it is loaded, and the elements that a load takes."""
@@ -133,50 +128,28 @@ class LineWriter:
     # ------------------------------------------------------------------ loops
 
     def kernel(self) -> Stmt:
-        """The parallel loop over the channels of all parts of all images."""
+        """The parallel loop over the channels of all images."""
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
-        images: PrimExpr = const(1, "int64")
+        radix.append(("g", int64(self.windows.groups)))
+        total: PrimExpr = const(1, "int64")
         for _, size in radix:
-            images = images * size
-        parts = self.sizes.named("parts", self._parts(simplify(images)))
-        radix += [("part", parts), ("g", int64(self.windows.groups))]
-        total = simplify(images * parts * self.windows.groups)
-        items = loop("image", total, lambda flat: digits(
-            flat, radix, lambda at: self._part(at, parts)), ForKind.PARALLEL)  # fmt: skip
+            total = total * size
+        items = loop(
+            "image", simplify(total), lambda flat: digits(flat, radix, self._image), ForKind.PARALLEL
+        )
         return self.sizes.around(items)
 
-    def _parts(self, images: PrimExpr) -> PrimExpr:
-        """The parts of the lines of an image: one for each core, if images do not keep all of them busy.
-
-        A core then has the same pixels as in convolutions of single elements, so that it finds what it wrote there. It
-        adds up lines at a seam that the other part adds up too, and so has more lines than these.
-        """
-        if self.cores == 1 or len(self.outer) != 1:
-            return int64(1)
-        lines = self.outer[0].size
-        most = minimum(floordiv(lines, self.pending + 1), floordiv(lines * self.last.size, FEW_PIXELS))
-        is_even = Or(EQ(floormod(images, self.cores), int64(0)), images >= UNEVEN * self.cores)
-        several = minimum(maximum(most, int64(1)), int64(self.cores))
-        return Select(is_even, int64(1), several)
-
-    def _part(self, at: list[PrimExpr], parts: PrimExpr) -> Stmt:
-        """The output channels of the group of an image, in a part of its lines."""
-        *batch, part, g = at
-        image = [*batch, g] if self.windows.depth is not None else batch
+    def _image(self, at: list[PrimExpr]) -> Stmt:
+        """The output channels of the group of an image."""
+        *batch, g = at
+        image = at if self.windows.depth is not None else batch
         count = self.windows.channels
+        if is_const(count, 1):
+            return self._channel(image, batch, g)
+        return loop("o", count, lambda o: let(
+            "co", simplify(g * count + o), lambda co: self._channel(image, batch, co)))  # fmt: skip
 
-        def channels(rows: Rows | None) -> Stmt:
-            if is_const(count, 1):
-                return self._channel(image, batch, g, rows)
-            return loop("o", count, lambda o: let(
-                "co", simplify(g * count + o), lambda co: self._channel(image, batch, co, rows)))  # fmt: skip
-
-        if is_const(parts, 1):
-            return channels(None)
-        begin, end = (simplify(share_of(which, self.outer[0].size, parts)) for which in (part, part + 1))
-        return let("top", begin, lambda top: let("bottom", end, lambda bottom: channels((top, bottom))))
-
-    def _channel(self, image: list[PrimExpr], batch: list[PrimExpr], co: PrimExpr, rows: Rows | None) -> Stmt:
+    def _channel(self, image: list[PrimExpr], batch: list[PrimExpr], co: PrimExpr) -> Stmt:
         """The lines of an output channel; what depends on the channel alone has names: weights, if they are few."""
         weights = self._weights(co)
         results, lets = self.results.of_channel([*batch, co])
@@ -184,7 +157,7 @@ class LineWriter:
             names = {tap: Var("w", value.dtype) for tap, value in weights.items()}
             lets = [*lets, *((names[tap], value) for tap, value in weights.items())]
             weights = {**names}
-        body = self._blocks(image, Channel(weights, results), [*batch, co], [], rows)
+        body = self._blocks(image, Channel(weights, results), [*batch, co], [])
         for name, value in reversed(lets):
             body = LetStmt(name, value, body)
         return body
@@ -199,14 +172,12 @@ class LineWriter:
         return BufferLoad(weights, (co, *depth, *map(int64, tap)))
 
     def _blocks(
-        self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr],
-        rows: Rows | None,
-    ) -> Stmt:  # fmt: skip
-        """The blocks of lines, or of some of them, for each place in the dimensions before the last two."""
+        self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr]
+    ) -> Stmt:
+        """The blocks of lines, for each place in the dimensions before the last two."""
         d = len(ys)
         if d < len(self.outer) - 1:
-            return loop(f"y{d}", self.outer[d].size, lambda y: self._blocks(
-                image, channel, place, [*ys, y], rows))  # fmt: skip
+            return loop(f"y{d}", self.outer[d].size, lambda y: self._blocks(image, channel, place, [*ys, y]))
 
         def vectors(begin: PrimExpr, count: PrimExpr) -> Stmt:
             return loop("v", self.vectors, lambda v: self._column(image, channel, place, ys, begin, count, v))
@@ -215,14 +186,8 @@ class LineWriter:
             return vectors(int64(0), int64(1))
         size = self.outer[-1].size
         lines = LINES if not isinstance(size, IntImm) else min(LINES, max(size.value, 1))
-        top, bottom = (int64(0), size) if rows is None else rows
-
-        def of_block(first: Var) -> Stmt:
-            count = simplify(minimum(int64(lines), bottom - first))
-            return let("count", count, lambda count: vectors(first, count))
-
-        return loop("b", simplify(ceildiv(bottom - top, lines)), lambda b: let(
-            "first", simplify(top + b * lines), of_block))  # fmt: skip
+        return loop("b", simplify(ceildiv(size, lines)), lambda b: let("first", simplify(b * lines), lambda first: let(
+            "count", simplify(minimum(int64(lines), size - first)), lambda count: vectors(first, count))))  # fmt: skip
 
     # ------------------------------------------------------------------ a column
 

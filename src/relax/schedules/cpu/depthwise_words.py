@@ -51,18 +51,16 @@ def words_writer(kernel: Kernel, tile: Tile, target: Target) -> WordLineWriter |
         parts = 2 if axis.stride == 1 else 1
         while lanes > SHORTEST and axis.size.value <= parts * lanes // 2:
             lanes //= 2
-    writer = (_Interleaved if axis.stride == 1 else WordLineWriter)(
-        kernel, Tile(1, 1, lanes), target.num_cores, words
-    )
+    writer = (_Interleaved if axis.stride == 1 else WordLineWriter)(kernel, Tile(1, 1, lanes), words)
     return writer if writer.fits else None
 
 
 class WordLineWriter(LineWriter):
     """Writes the loops of one convolution with a stride of 2 along lines."""
 
-    def __init__(self, kernel: Kernel, tile: Tile, cores: int, words: Words) -> None:
+    def __init__(self, kernel: Kernel, tile: Tile, words: Words) -> None:
         self.words = words
-        super().__init__(kernel, tile, cores)
+        super().__init__(kernel, tile)
         self.loaded, self.elements = "int32", words.group * self.lanes
         self.data, self.weights = bits_view(self.windows.data), bits_view(self.windows.weight.buffer)
 
