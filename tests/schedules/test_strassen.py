@@ -212,6 +212,14 @@ def test_tasks_are_pairs_of_panels_and_parts_of_the_rows_only_for_more_cores(cor
     assert f"for task in T.parallel(T.int64({tasks})):" in func.script()
 
 
+@pytest.mark.parametrize(("least", "cores", "tasks"), [(10, 1, 6), (10, 2, 12), (10, 3, 12), (11, 2, 6)])
+def test_each_core_has_a_part_of_many_rows(monkeypatch, least, cores, tasks):
+    """Six pairs are as many for each core: parts of the rows, here 20 tiles, are for it to read its own sums."""
+    monkeypatch.setattr(strassen, "LEAST_OWN_TILES", least)
+    func, _ = packed(product(240, 768, 768), resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}"))
+    assert f"for task in T.parallel(T.int64({tasks})):" in func.script()
+
+
 def test_weights_take_no_more_memory(target):
     for fast in (True, False):
         func, packing = packed(product(te.var("m", "int64"), 768, 768), target, fast)
