@@ -1,7 +1,8 @@
 """The rule for products of matrices, of float32 or float64: which loops a product gets.
 
     the right operand is a constant       its panels are packed beforehand (`packed_panels`): by sevens as far as
-                                          `strassen` has panels for it, the others in the loops of `product`
+                                          `strassen` or `one_pair` have panels for it, the others in the loops of
+                                          `product`
     else, where sevens are worth it       panels are copied first, then the same:
 
         for jo in T.parallel(panels):                 a panel of 64 columns, all of the depth
@@ -12,7 +13,8 @@
             by sevens
         the loops of `product`, for what is not done
 
-    all others                            the loops of `product`, which copy blocks of panels when they read them
+    all others                            the loops of `product`, which copy blocks of panels when they read them; few
+                                          columns behind whole vectors in those of `last_columns`
 
 Columns of constants are not compared: they are weights of one layer. Those of other operands may be of different
 units, and small ones would lose digits beside great ones, as rows of A would (see `strassen`).
