@@ -15,9 +15,9 @@
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
 and columns out among tiles and threads. The copy of a block of B stays in the second-level cache while all rows of a
 chunk go over it; tiles ask for the rows of the next one. The last panel is filled up with zeros, and only its columns
-in the matrix are stored. Where results are the sums, there are none in memory beside them: each tile stores its results,
-and begins with those of the block before. What tiles read and write are views (`tile_view`), so that only their places depend on sizes, and not each
-index.
+in the matrix are stored. Where results are the sums, there are none in memory beside them: each tile stores its
+results, and begins with those of the block before. What tiles read and write are views (`tile_view`), so that only
+their places depend on sizes, and not each index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
 cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, and asks for
