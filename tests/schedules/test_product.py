@@ -7,7 +7,7 @@ import pytest
 
 from relax import codegen, te, tir
 from relax.schedules import schedule
-from relax.schedules.cpu import RULES, Product, StreamedProduct
+from relax.schedules.cpu import RULES, Product, StreamedProduct, last_columns
 
 
 def product(m, n, k, batch=None, transposed=False, dtype="float32"):
@@ -264,3 +264,46 @@ def test_batches_of_which_operands_have_a_part(same):
     func = te.create_prim_func([a, b, te.compute(
         (2, 3, 7, 17), lambda u, v, i, j: te.sum(a[u, 0, i, k] * b[v, k, j], axis=k), "C")])  # fmt: skip
     same(func, Product(), [(2, 1, 7, 20), (3, 20, 17), (2, 3, 7, 17)])
+
+
+@pytest.fixture
+def few_are_enough(monkeypatch):
+    """Last columns are summed along the depth of 5 rows and a depth of 20: the interpreter need not take long."""
+    monkeypatch.setattr(last_columns, "LEAST_ROWS", 5)
+    monkeypatch.setattr(last_columns, "LEAST_DEPTH", 20)
+    monkeypatch.setattr(last_columns, "ROWS_OF_A_TASK", 8)
+
+
+@pytest.mark.usefixtures("few_are_enough")
+@pytest.mark.parametrize("transposed", [False, True])
+def test_few_last_columns_are_summed_along_the_depth(same, target, transposed):
+    """Of up to four columns behind whole vectors, of rows and a depth that are not few; rows in fours."""
+
+    def is_along(*sizes):
+        return "columns_memory" in schedule(product(*sizes, None, transposed), target, [Product()]).script()
+
+    for m, n, k in ((5, 36, 48), (26, 17, 21), (16, 33, 47)):
+        same(product(m, n, k, None, transposed), Product(), shapes(m, n, k, None, transposed))
+        assert is_along(m, n, k)
+    others = (4, 17, 128), (26, 17, 19), (8, 37, 64), (8, 32, 64), (24, 3, 128)
+    assert not any(is_along(*sizes) for sizes in others)
+
+
+@pytest.mark.usefixtures("few_are_enough")
+def test_few_last_columns_of_unknown_sizes(same):
+    m, n, k, b = (te.var(name, "int64") for name in "mnkb")
+    sizes = [(5, 17, 20), (11, 20, 33), (4, 17, 20), (8, 21, 20), (8, 17, 19), (8, 16, 20), (0, 17, 20)]
+    same(product(m, n, k), Product(), *(shapes(*size) for size in sizes))
+    same(product(m, 18, k, b), Product(), *(shapes(m, 18, 21, b) for m, b in ((9, 2), (9, 0), (3, 2))))
+    cases = [(1, 9, 21), (2, 17, 32), (0, 9, 21)]
+    same(with_bias(m, 17, k, b), Product(), *(
+        [(b, m, k), (k, 17), (17,), (b, m, 17), (b, m, 17)] for b, m, k in cases))  # fmt: skip
+
+
+def test_results_of_several_blocks_are_added_to_where_they_are(same, target):
+    """Of this target, a block has 192 rows; sums that something is made of are in memory of their own."""
+    m, n, k = (te.var(name, "int64") for name in "mnk")
+    func = product(m, n, k)
+    same(func, Product(), *(shapes(*size) for size in ((7, 5, 0), (2, 20, 192), (7, 17, 193), (1, 16, 385))))
+    assert "sums" not in schedule(func, target, [Product()]).script()
+    assert "sums" in schedule(with_bias(m, 40, k), target, [Product()]).script()

@@ -90,6 +90,15 @@ def test_one_function_for_any_number_of_rows(of_any_rows, m):
     np.testing.assert_array_equal(of_any_rows(a, b), a @ b)
 
 
+@pytest.mark.parametrize("n", [369, 377, 384, 385])
+def test_the_last_panel_of_a_pair_is_whole(n):
+    """Of 369 and 377 columns there are six panels, of which the last one is filled up."""
+    compiled = Compiled(te.var("m", "int64"), n, 256)
+    assert compiled.is_by_sevens
+    a, b = integers(128, 256), integers(256, n)
+    np.testing.assert_array_equal(compiled(a, b), a @ b)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("m", [56, 96, 128, 383, 600])
 def test_known_rows_and_what_follows_the_product(m, threads):
@@ -239,7 +248,6 @@ def test_packed_weights_that_are_stored_transposed(target):
     [
         (23, 512, 512, "float32"),  # few rows
         (37, 512, 512, "float32"),  # 40 rows of tiles for 37
-        (128, 128, 512, "float32"),  # one pair of panels
         (128, 512, 128, "float32"),  # shallow
         (128, 512, 512, "float64"),
     ],

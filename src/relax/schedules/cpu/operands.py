@@ -211,12 +211,14 @@ class Operands:
 
 
 class DeclaredOperands:
-    """Operands of which some are copied to other places, whose views and sizes are declared already."""
+    """Operands whose views and sizes are declared already: some copied to other places, or only the first columns."""
 
     def __init__(
-        self, operands: Matrices, left: BufferLoad | None = None, packed: BufferLoad | None = None
-    ) -> None:
-        self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
+        self, operands: Matrices, left: BufferLoad | None = None, packed: BufferLoad | None = None,
+        columns: PrimExpr | None = None,
+    ) -> None:  # fmt: skip
+        self.rows, self.depth = operands.rows, operands.depth
+        self.columns = operands.columns if columns is None else columns
         self.batch: tuple[IterVar, ...] = operands.batch
         self.row, self.column, self.k = operands.row, operands.column, operands.k
         self.left = operands.left if left is None else left

@@ -79,11 +79,12 @@ def packed_products(
     constants: Sequence[int],
     write: Callable[[Operands], Stmt | None],
     product_of: Callable[[Nest], Contraction | None] | None = None,
-    panels_of: Callable[[Operands, PanelPacking], Panels | None] | None = None,
+    panels_of: Callable[[Operands, PanelPacking], PanelPacking | Panels | None] | None = None,
 ) -> PackedFunction | None:
     """The function with packed panels for those of its constant parameters that are right operands of its products.
 
-    `product_of` says which nests are products (see `rewritten_products`), `panels_of` gives panels another form.
+    `product_of` says which nests are products (see `rewritten_products`), `panels_of` may give panels another form, or
+    refuse a product (None).
     """
     params = {func.buffer_map[func.params[i]].data: i for i in constants if func.params[i] in func.buffer_map}
     packings: dict[int, PanelPacking | Panels] = {}
@@ -104,7 +105,8 @@ def packed_products(
             panels = panels_of(operands, packing.packing)
             if panels is None:
                 return None
-            arrangement, size, dtype = panels, panels.size(packing.depth), panels.dtype
+            if not isinstance(panels, PanelPacking):
+                arrangement, size, dtype = panels, panels.size(packing.depth), panels.dtype
         packings[position] = arrangement
         buffer = decl_buffer((*batch, size), dtype, f"{right.buffer.name}_packed")
         buffers[func.params[position]] = buffer

@@ -15,9 +15,9 @@
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
 and columns out among tiles and threads. The copy of a block of B stays in the second-level cache while all rows of a
 chunk go over it; tiles ask for the rows of the next one. The last panel is filled up with zeros, and only its columns
-in the matrix are stored. A product whose depth is known and one block needs no sums in memory: each tile stores its
-results. What tiles read and write are views (`tile_view`), so that only their places depend on sizes, and not each
-index.
+in the matrix are stored. Where results are the sums, there are none in memory beside them: each tile stores its
+results, and begins with those of the block before. What tiles read and write are views (`tile_view`), so that only
+their places depend on sizes, and not each index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
 cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, and asks for
@@ -79,6 +79,7 @@ from .tiling import (
     Tile,
     blocks,
     groups,
+    has_masks,
     panels,
     tile_for,
     with_panels,
@@ -219,11 +220,14 @@ class ProductWriter:
             and len(right.indices) >= 2
             and right.indices[-1] is operands.column
             and right.indices[-2] is operands.k
+            and is_const(right.buffer.shape[-1], columns)
         )
         """True if the right operand has the columns of one panel, one row after the other: it need not be copied."""
+        self.is_one_block = isinstance(self.depth, IntImm) and self.depth.value <= self.block
+        """True if the depth is known to be one block."""
         is_sum = operands.store.value is operands.total
-        self.direct = is_sum and isinstance(self.depth, IntImm) and self.depth.value <= self.block
-        """True if each tile stores its results."""
+        self.direct = is_sum and (self.is_one_block or self.is_exact or has_masks(target))
+        """True if each tile stores its results: of several blocks it adds to those of the blocks before."""
 
     # ------------------------------------------------------------------ tasks
 
@@ -368,9 +372,11 @@ class ProductWriter:
 
     def _blocks(self, panel: ColumnPanel, rows: RowsOfPanel) -> Stmt:
         """All rows over one block of the depth after the other."""
-        if isinstance(self.depth, IntImm) and self.depth.value <= self.block:
+        if self.is_one_block:
             return self._block(panel, rows, int64(0), self.depth)
         blocks = simplify(floordiv(self.depth + (self.block - 1), self.block))
+        if self.direct:
+            blocks = simplify(maximum(blocks, int64(1)))  # of no depth, too, results are stored
         if is_const(simplify(floormod(self.depth, self.block)), 0):
             return loop("ko", blocks, lambda ko: self._block(panel, rows, ko * self.block, int64(self.block)))
         return loop("ko", blocks, lambda ko: let(
@@ -558,8 +564,7 @@ class ProductWriter:
             )
             kept = rows.sums
             if kept is None:
-                zero = spread(const(0, self.dtype), lanes)
-                old = each(lambda p, c: vector_store(acc, (p, c), zero))
+                old = self._begun(part, acc, rows.first + first, height)
                 new = self._stored(part.panel, acc, rows.first + first, height)
             else:
                 old = each(lambda p, c: vector_store(acc, (p, c), vector_load(kept, (first + p, c), lanes)))
@@ -622,6 +627,23 @@ class ProductWriter:
             right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
 
     # ------------------------------------------------------------------ results
+
+    def _begun(self, part: DepthBlock, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
+        """Begin the sums of a tile whose results are stored: with 0, or with those of the blocks before."""
+        panel, lanes = part.panel, self.tile.lanes
+        zero = spread(const(0, self.dtype), lanes)
+
+        def each(value: Callable[[Var, PrimExpr], PrimExpr]) -> Stmt:
+            return loop("p", height, lambda p: self._each_vector(
+                panel, lambda c: vector_store(acc, (p, c), value(p, c))), ForKind.UNROLLED)  # fmt: skip
+
+        nothing = each(lambda p, c: zero)
+        if self.is_one_block:
+            return nothing
+        result = self._results_of(panel, row, int64(height))
+        before = each(lambda p, c: vector_load(
+            result.out, result.place(p, c), lanes, self._mask(c, panel.inside)))  # fmt: skip
+        return IfThenElse(part.start > 0, result.declared(before), nothing)
 
     def _stored(self, panel: ColumnPanel, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
         """Store the sums of a tile in the columns that are in the matrix."""

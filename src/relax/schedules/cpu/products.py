@@ -1,7 +1,8 @@
 """The rule for products of matrices, of float32 or float64: which loops a product gets.
 
     the right operand is a constant       its panels are packed beforehand (`packed_panels`): by sevens as far as
-                                          `strassen` has panels for it, the others in the loops of `product`
+                                          `strassen` or `one_pair` have panels for it, the others in the loops of
+                                          `product`
     else, where sevens are worth it       panels are copied first, then the same:
 
         for jo in T.parallel(panels):                 a panel of 64 columns, all of the depth
@@ -12,7 +13,8 @@
             by sevens
         the loops of `product`, for what is not done
 
-    all others                            the loops of `product`, which copy blocks of panels when they read them
+    all others                            the loops of `product`, which copy blocks of panels when they read them; few
+                                          columns behind whole vectors in those of `last_columns`
 
 Columns of constants are not compared: they are weights of one layer. Those of other operands may be of different
 units, and small ones would lose digits beside great ones, as rows of A would (see `strassen`).
@@ -23,7 +25,7 @@ dimension is not that of columns, and products that are small.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...prim import LE, NE, And, IntImm, PrimExpr, Select, const, is_const, simplify
@@ -34,6 +36,9 @@ from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, IfThenElse, PrimFunc, Stmt
 from ..build import alloc, block, int64, loop, named, scratch, spread, vector_load, vector_store
 from ..rule import PackedFunction, ScheduleRule
+from .last_columns import LastColumns, number_of_last
+from .one_pair import OnePair, is_packed_pair, packing_of_pair
+from .one_pair import is_worth_it as pair_is_worth_it
 from .operands import DeclaredOperands, Matrices, rewritten_products
 from .packed_panels import packed_products
 from .product import DepthBlock, ProductWriter
@@ -55,24 +60,47 @@ class Product(ScheduleRule):
         return rewritten_products(func, lambda operands: tiled(operands, target))
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        return packed_products(func, target, constants, lambda operands: packed_tiled(operands, target))
+        return packed_products(
+            func, target, constants, lambda operands: packed_tiled(operands, target),
+            panels_of=lambda operands, packing: packing_of_pair(operands, packing, target),
+        )  # fmt: skip
 
 
 def packed_tiled(operands: Matrices, target: Target) -> Stmt:
-    """A product of packed panels: with many rows by sevens, as far as `strassen` has panels for it."""
+    """A product of packed panels: with many rows by sevens, as far as `strassen` or `one_pair` have panels for it."""
+    if is_packed_pair(operands, target):
+        worth = pair_is_worth_it(operands.rows, target.num_cores)
+        return operands.declared(_by_sevens(operands, target, OnePair(operands, target).product, worth))
     count = panels_by_sevens(operands, target)
     if not count:
         return ProductWriter(operands, target).tasks()
     worth = simplify(is_worth_it(operands.rows, count, target))
-    return operands.declared(_by_sevens(operands, target, count, worth))
+    return operands.declared(_by_sevens(operands, target, Sevens(operands, target, count).product, worth))
 
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
     """A product of any operands."""
     count = panels_by_sevens(operands, target)
     if not count or not _has_rows_for_copies(operands, target):
-        return ProductWriter(operands, target).tasks()
+        return _plain(operands, target)
     return operands.declared(_CopiedFirst(operands, target, count).loops())
+
+
+def _plain(operands: Matrices, target: Target) -> Stmt:
+    """The loops of `product`, and where few columns are behind whole vectors those of `last_columns`."""
+    number = number_of_last(operands, target)
+    if is_const(number, 0):
+        return ProductWriter(operands, target).tasks()
+
+    def behind(columns: PrimExpr, count: PrimExpr) -> Stmt:
+        before = DeclaredOperands(operands, columns=columns)
+        return block([
+            ProductWriter(before, target).loops(int64(0)),
+            LastColumns(operands, target, columns, count).loops(),
+        ])  # fmt: skip
+
+    return operands.declared(named("count", number, lambda count: named(
+        "columns", simplify(operands.columns - count), lambda columns: behind(columns, count))))  # fmt: skip
 
 
 def _has_rows_for_copies(operands: Matrices, target: Target) -> bool:
@@ -82,11 +110,11 @@ def _has_rows_for_copies(operands: Matrices, target: Target) -> bool:
     return rows.value >= LEAST_ROWS * (1 if size.value <= target.machine.caches.l3 else 2)
 
 
-def _by_sevens(operands: Matrices, target: Target, count: int, worth: PrimExpr) -> Stmt:
+def _by_sevens(operands: Matrices, target: Target, sevens: Callable[[Buffer], Stmt], worth: PrimExpr) -> Stmt:
     """The panels that are computed by sevens under a condition, and the others; all others where it does not hold."""
 
     def body(done: Buffer) -> Stmt:
-        fast = Sevens(operands, target, count).product(done)
+        fast = sevens(done)
         first = BufferLoad(done, (int64(0),))
         return block([
             BufferStore(done, int64(0), (int64(0),)),
@@ -116,10 +144,12 @@ class _CopiedFirst:
         def body(copies: Buffer, greatest: Buffer, even: Buffer) -> Stmt:
             packed = BufferLoad(copies, (self.operands.column,))
             is_even = NE(BufferLoad(even, (int64(0),)), int64(0))
+            beside = DeclaredOperands(self.operands, packed=packed)
+            sevens = Sevens(beside, self.target, self.count).product
             return block([
                 self.writer.copied_panels(packed, lambda part: self._greatest(part, greatest)),
                 self._compared(greatest, even),
-                _by_sevens(DeclaredOperands(self.operands, packed=packed), self.target, self.count, is_even),
+                _by_sevens(beside, self.target, sevens, is_even),
             ])  # fmt: skip
 
         size = simplify(self.operands.depth * self.width)

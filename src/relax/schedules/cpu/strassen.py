@@ -123,7 +123,7 @@ def panels_by_sevens(operands: Matrices, target: Target) -> int:
     if operands.depth.value < LEAST_DEPTH:
         return 0
     wide = panels(operands.columns.value, tile)[0]
-    pairs = wide.number // 2
+    pairs = min(wide.number, operands.columns.value // tile.columns) // 2  # results have whole panels
     if wide.size != tile.vectors or pairs < LEAST_PAIRS:
         return 0
     worth = is_worth_it(operands.rows, 2 * pairs, target)

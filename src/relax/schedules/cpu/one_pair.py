@@ -1,0 +1,379 @@
+"""Products by one pair of packed panels, by sevens: Strassen's algorithm where sums of weights are packed beside them.
+
+    for i, j, k in T.grid(M, 128, K):        for part in T.parallel(parts):                    32 rows, say
+        with T.block("C"):                       for r in range(16):                           quarters, their sums
+            with T.init():                           lefts[0:7, r, :] = A11, A12, A12 - S2, S1, S2, A22, S3
+                C[i, j] = 0                      for i in range(7):
+            C[i, j] += A[i, k] * W[k, j]             for q in …:                               6 or 4 rows
+                                                         acc[p, :] += lefts[i, q + p, k] * W7[i, k, 0:64]
+    for i, j in T.grid(M, 128):                          sums[i, q : …] = acc
+        with T.block("D"):                       sums[0:4] = C11, C12, C21, C22
+            D[i, j] = f(C[i, j])                 D[…] = f(sums[0:4])
+
+The form, its sums and the bound of its error are those of `strassen`, which shares sums of A among pairs of panels and
+makes those of the weights while it multiplies. Here each part has sums of A of its own, so that threads share none, and
+sums of the weights are packed: weights of one pair are few, and with their sums, twice as many, stay in the
+second-level cache.
+
+As in `strassen`, rows that are computed together and are very different, and results that are not finite, leave all of
+them to the plain product.
+
+Refused: what `strassen` refuses, odd depths, and weights that take more than half of the second-level cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...ir.transform import FAST_ALGORITHMS, PassContext
+from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, is_const, simplify
+from ...prim.instructions import prefetch, vector_reduce_max
+from ...prim.intrin import abs as absolute
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir.buffer import decl_buffer
+from ...tir.nests import loads_in
+from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from .operands import Matrices, Results, tile_view
+from .outer_products import RegisterTile, register_tile
+from .packed_panels import PanelPacking
+from .strassen import EVEN, LEAST_DEPTH, LEAST_ROWS, PRODUCTS, SUMS, WASTE
+from .tiling import LOW, tile_for
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+MOST_ROWS: Final = 48
+"""The most rows of a part."""
+PLAIN: Final = PRODUCTS - SUMS
+"""The products whose right operands are quarters."""
+
+
+@dataclass(frozen=True)
+class PairPacking:
+    """The two panels of a matrix one after the other, and behind them the four sums of their quarters."""
+
+    panels: PanelPacking
+    dtype: str = "float32"
+
+    def size(self, depth: int) -> int:
+        """The elements of a matrix of so many rows, and of its sums."""
+        return 2 * depth * sum(self.panels.widths)
+
+    def __call__(self, array: Array) -> Array:
+        packed = self.panels(array)
+        (b11, b21), (b12, b22) = np.reshape(packed, (2, 2, -1))
+        t1 = b12 - b11
+        t2 = b22 - t1
+        return np.concatenate([packed, t1, t2, b21 - t2, b22 - b12])
+
+
+def packing_of_pair(operands: Matrices, packing: PanelPacking, target: Target) -> PanelPacking | PairPacking:
+    """The packing with sums for a product that these loops are for; for others the packing itself."""
+    is_never = is_const(is_worth_it(operands.rows, target.num_cores), 0)
+    return packing if is_never or not _is_pair(operands, target) else PairPacking(packing)
+
+
+def is_packed_pair(operands: Matrices, target: Target) -> bool:
+    """True for a product that these loops are for, whose panels have their sums behind them."""
+    packed = operands.packed
+    if packed is None or not _is_pair(operands, target):
+        return False
+    assert isinstance(operands.depth, IntImm)
+    return is_const(packed.buffer.shape[-1], operands.depth.value * 4 * tile_for(target, 32).columns)
+
+
+def _is_pair(operands: Matrices, target: Target) -> bool:
+    """True for a product by one pair of panels, whose left operand has contiguous rows, of a depth that has halves."""
+    tile, depth = tile_for(target, 32), operands.depth
+    dtypes = {str(access.dtype) for access in (operands.left, operands.right, operands.total)}
+    if not PassContext.current().config.get(FAST_ALGORITHMS, True) or dtypes != {"float32"} or operands.batch:
+        return False
+    if operands.left.indices[-1] is not operands.k or tile.lanes < LOW or not isinstance(depth, IntImm):
+        return False
+    if not is_const(operands.columns, 2 * tile.columns) or depth.value < LEAST_DEPTH or depth.value % 2:
+        return False
+    results = operands.store.buffer.data
+    is_read = any(load.buffer.data is results for load in loads_in(operands.store.value))
+    return not is_read and depth.value * 2 * tile.columns * 4 <= target.machine.caches.l2 // 2
+
+
+def is_worth_it(rows: PrimExpr, cores: int) -> PrimExpr:
+    """A condition that is true for enough rows, which fill most of their tiles."""
+    parts, height = _parts(rows, cores)
+    filled = 2 * parts * height
+    return simplify(And(LE(int64(LEAST_ROWS), rows), LE(filled * (WASTE - 1), rows * WASTE)))
+
+
+def _parts(rows: PrimExpr, cores: int) -> tuple[PrimExpr, PrimExpr]:
+    """The number of parts, equally many for all cores if each has rows enough, and the rows of a half of one.
+
+    These are even: tiles of six rows, and one or two of four, have as many.
+    """
+    shared = ceildiv(rows, int64(MOST_ROWS * cores)) * cores
+    parts = Select(LE(int64(LEAST_ROWS * cores), rows), shared, ceildiv(rows, int64(MOST_ROWS)))
+    parts = maximum(parts, int64(1))
+    return parts, ceildiv(rows, parts * 4) * 2
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows that are computed together: the first, and the rows of a half, of which the last ones may not be there."""
+
+    first: PrimExpr
+    height: PrimExpr
+    lefts: Buffer
+    sums: Buffer
+    flag: Buffer
+    """Not 0 where a result is not finite, or rows that are computed together are very different."""
+
+
+class OnePair:
+    """Writes the loops of one product."""
+
+    def __init__(self, operands: Matrices, target: Target) -> None:
+        assert isinstance(operands.depth, IntImm)
+        assert operands.packed is not None
+        self.operands, self.packed, self.cores = operands, operands.packed, target.num_cores
+        self.tile, self.dtype = tile_for(target, 32), "float32"
+        self.vector = f"float32x{self.tile.lanes}"
+        self.half = operands.depth.value // 2
+        self.pitch = -(-self.half // self.tile.lanes) * self.tile.lanes
+        """The elements between neighbouring rows of sums of A: whole vectors."""
+
+    def product(self, done: Buffer) -> Stmt:
+        """All parts; `done[0]` becomes the number of panels that are computed: 2, or 0 where a part has a flag."""
+        lanes = self.tile.lanes
+        parts, height = _parts(self.operands.rows, self.cores)
+
+        def added(flags: Buffer, part: PrimExpr) -> Stmt:
+            first, own = (vector_load(flags, (row, 0), lanes) for row in (int64(0), part))
+            return vector_store(flags, (0, 0), Add(first, own))
+
+        def found(flags: Buffer, x: Var) -> Stmt:
+            flag = BufferLoad(flags, (int64(0), x))
+            return IfThenElse(NE(flag, const(0, self.dtype)), BufferStore(done, int64(0), (int64(0),)))
+
+        def body(parts: PrimExpr, height: PrimExpr, flags: Buffer) -> Stmt:
+            zero = spread(const(0, self.dtype), lanes)
+            return block([
+                BufferStore(done, int64(2), (int64(0),)),
+                vector_store(flags, (0, 0), zero),
+                loop("part", parts, lambda part: self._part(part, height, flags), ForKind.PARALLEL),
+                loop("part", parts, lambda part: added(flags, simplify(part + 1))),
+                loop("x", lanes, lambda x: found(flags, x), ForKind.UNROLLED),
+            ])  # fmt: skip
+
+        def of_parts(parts: PrimExpr, height: PrimExpr) -> Stmt:
+            size = simplify(parts + 1), lanes
+            return scratch("flags", size, self.dtype, lambda flags: body(parts, height, flags))
+
+        most = int64(MOST_ROWS // 2)
+        return named("parts", simplify(parts), lambda parts: named(
+            "height", simplify(minimum(height, most)), lambda height: of_parts(parts, height)))  # fmt: skip
+
+    def _part(self, number: Var, height: PrimExpr, flags: Buffer) -> Stmt:
+        """The results of a part."""
+        lanes, width, most = self.tile.lanes, self.tile.columns, MOST_ROWS // 2
+        place = (simplify(number + 1), 0)
+
+        def body(first: PrimExpr, lefts: Buffer, sums: Buffer) -> Stmt:
+            return alloc("flag", (lanes,), self.dtype, "local", lambda flag: self._computed(
+                _Part(first, height, lefts, sums, flag), flags, place))  # fmt: skip
+
+        first = simplify(number * (height * 2))
+        return named("first", first, lambda first: scratch(
+            "lefts", (PRODUCTS, most, self.pitch), self.dtype, lambda lefts: scratch(
+                "sums", (PRODUCTS, most, width), self.dtype, lambda sums: body(first, lefts, sums))))  # fmt: skip
+
+    def _computed(self, part: _Part, flags: Buffer, place: tuple[PrimExpr, int]) -> Stmt:
+        lanes = self.tile.lanes
+        return block([
+            vector_store(part.flag, (0,), spread(const(0, self.dtype), lanes)),
+            loop("r", part.height, lambda r: self._lefts(part, r)),
+            loop("i", PRODUCTS, lambda i: self._product(part, i)),
+            loop("r", part.height, lambda r: self._each_vector(lambda c: self._combined(part, r, c))),
+            vector_store(flags, place, vector_load(part.flag, (0,), lanes)),
+            loop("q", SUMS, lambda q: self._quarter(part, q)),
+        ])  # fmt: skip
+
+    def _each_vector(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
+
+    # ------------------------------------------------------------------ sums of A
+
+    def _lefts(self, part: _Part, r: Var) -> Stmt:
+        """The seven left operands of a row of both halves: behind the last row it is the last one."""
+        operands, lanes, last = self.operands, self.tile.lanes, self.operands.rows - 1
+
+        def of_rows(upper: PrimExpr, lower: PrimExpr) -> Stmt:
+            views = [
+                tile_view(operands.left, {operands.row: row, operands.k: int64(start)}, (
+                    (operands.row, int64(1)), (operands.k, int64(self.half))))
+                for row in (upper, lower) for start in (0, self.half)
+            ]  # fmt: skip
+            result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
+                *(vector_store(greatest, (i, 0), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
+                *self._vectors_of_row(lambda c, mask: self._seven(part, greatest, views, (r, c), mask)),
+                self._compared(part, greatest),
+            ]))  # fmt: skip
+            for view in reversed(views):
+                result = DeclBuffer(view, result)
+            return result
+
+        upper, lower = part.first + r, part.first + part.height + r
+        return let("upper", minimum(upper, last), lambda upper: let(
+            "lower", minimum(lower, last), lambda lower: of_rows(upper, lower)))  # fmt: skip
+
+    def _vectors_of_row(self, body: Callable[[PrimExpr, PrimExpr | None], Stmt]) -> list[Stmt]:
+        """`body` for each vector of a row of a half, the last one with a mask if it is not whole."""
+        lanes = self.tile.lanes
+        whole, rest = divmod(self.half, lanes)
+        stmts = [loop("v", whole, lambda v: body(v * lanes, None))]
+        if rest:
+            place = int64(whole * lanes)
+            stmts.append(body(place, LT(ramp(place, lanes), spread(int64(self.half), lanes))))
+        return stmts
+
+    def _seven(
+        self, part: _Part, greatest: Buffer, views: list[Buffer], place: tuple[Var, PrimExpr], mask: PrimExpr | None
+    ) -> Stmt:  # fmt: skip
+        """A vector of each left operand, and the greatest elements of both rows."""
+        lanes, (r, c) = self.tile.lanes, place
+        a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
+        s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
+        values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
+
+        def greater(i: int, a: PrimExpr, b: PrimExpr) -> Stmt:
+            most = maximum(absolute(a), absolute(b))
+            return vector_store(greatest, (i, 0), maximum(vector_load(greatest, (i, 0), lanes), most))
+
+        result = block([
+            *(vector_store(part.lefts, (i, r, c), value) for i, value in enumerate(values)),
+            greater(0, a11, a12), greater(1, a21, a22),
+        ])  # fmt: skip
+        result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
+        for var, view in reversed(list(zip((a11, a12, a21, a22), views, strict=True))):
+            result = LetStmt(var, vector_load(view, (0, c), lanes, mask), result)
+        return result
+
+    def _compared(self, part: _Part, greatest: Buffer) -> Stmt:
+        """Note if the greatest elements of two rows are very different."""
+        lanes = self.tile.lanes
+        upper, lower = (vector_reduce_max(vector_load(greatest, (i, 0), lanes)) for i in (0, 1))
+        even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
+        flag = spread(Select(even, const(0, self.dtype), const(1, self.dtype)), lanes)
+        return vector_store(part.flag, (0,), Add(vector_load(part.flag, (0,), lanes), flag))
+
+    # ------------------------------------------------------------------ products
+
+    def _product(self, part: _Part, i: Var) -> Stmt:
+        """The product with a number, in tiles."""
+        height = self.tile.rows
+
+        def tiles(panel: Buffer, low: PrimExpr, whole: PrimExpr) -> Stmt:
+            return block([
+                loop("io", whole, lambda io: self._tile(part, i, panel, io * height, height, io)),
+                loop("io", low, lambda io: self._tile(part, i, panel, whole * height + io * LOW, LOW, whole + io)),
+            ])  # fmt: skip
+
+        def of_panel(start: PrimExpr) -> Stmt:
+            panel = decl_buffer(
+                (int64(self.half), int64(self.tile.columns)), self.dtype, "panel",
+                data=self.packed.buffer.data, elem_offset=start,
+            )  # fmt: skip
+            low = simplify(floormod(part.height, height - LOW + 1))
+            return DeclBuffer(panel, named("low", low, lambda low: named("whole", simplify(
+                floordiv(part.height - low * LOW, height)), lambda whole: tiles(panel, low, whole))))  # fmt: skip
+
+        # B11, B21, and of the other panel B22; its sums follow the panels.
+        number = i + Select(i < PLAIN - 1, int64(0), int64(1))
+        return named("start", simplify(number * (self.half * self.tile.columns)), of_panel)
+
+    def _tile(
+        self, part: _Part, i: Var, panel: Buffer, first: PrimExpr, height: int, number: PrimExpr
+    ) -> Stmt:
+        """The sums of a tile of one product; its quarter of what the next product reads is asked for."""
+        lanes, most = self.tile.lanes, MOST_ROWS // 2
+
+        def body(tile: RegisterTile, left: Buffer) -> Stmt:
+            def step(k: Var) -> Stmt:
+                ahead = (self.half + k, floormod(number, self.tile.vectors) * lanes)
+                asked = Evaluate(prefetch(BufferLoad(left, (int64(0), height * self.pitch + k * height))))
+                return block(
+                    [asked, tile.add(lambda p: BufferLoad(left, (p, k)), panel, (k, int64(0)), ahead)]
+                )
+
+            zero = spread(const(0, self.dtype), lanes)
+            return block([
+                tile.each(lambda p, v: tile.store(p, v, zero)),
+                loop("k", self.half, step),
+                tile.each(lambda p, v: vector_store(part.sums, (i, first + p, v * lanes), tile.load(p, v))),
+            ])  # fmt: skip
+
+        def viewed(first: PrimExpr) -> Stmt:
+            left = decl_buffer(
+                (int64(height), int64(self.half)), self.dtype, "left", data=part.lefts.data,
+                strides=[int64(self.pitch), int64(1)], elem_offset=simplify((i * most + first) * self.pitch),
+            )  # fmt: skip
+            tile = register_tile(height, self.tile.vectors, lanes, self.dtype, lambda tile: body(tile, left))
+            return DeclBuffer(left, tile)
+
+        return viewed(simplify(first))
+
+    # ------------------------------------------------------------------ results
+
+    def _combined(self, part: _Part, r: PrimExpr, c: PrimExpr) -> Stmt:
+        """A vector of each quarter of the results from the seven products, in the place of the first four."""
+        lanes = self.tile.lanes
+        p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
+        u, w = Var("u", self.vector), Var("w", self.vector)
+        c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
+        total = Add(Add(c11, c12), Add(c21, c22))
+        found = Add(vector_load(part.flag, (0,), lanes), Mul(total, spread(const(0, self.dtype), lanes)))
+        result = block([
+            *(vector_store(part.sums, (i, r, c), value) for i, value in enumerate(quarters)),
+            vector_store(part.flag, (0,), found),
+        ])  # fmt: skip
+        values = [
+            (u, Add(p[0], p[4])), (w, Add(u, p[6])), (c11, Add(p[0], p[1])),
+            (c12, Add(Add(u, p[3]), p[2])), (c21, Add(w, p[5])), (c22, Add(w, p[3])),
+        ]  # fmt: skip
+        loads = [(var, vector_load(part.sums, (i, r, c), lanes)) for i, var in enumerate(p)]
+        for var, value in reversed([*loads, *values]):
+            result = LetStmt(var, value, result)
+        return result
+
+    def _quarter(self, part: _Part, q: Var) -> Stmt:
+        """Store what is made of a quarter, as far as it has rows."""
+        lanes, operands, width = self.tile.lanes, self.operands, self.tile.columns
+        row = simplify(part.first + floordiv(q, 2) * part.height)
+        count = minimum(part.height, maximum(operands.rows - row, int64(0)))
+
+        def stored(row: PrimExpr, count: PrimExpr, column: PrimExpr) -> Stmt:
+            result = Results(operands, {operands.row: row, operands.column: column}, count, int64(width))
+
+            def vector(r: Var, c: PrimExpr) -> Stmt:
+                if result.is_sum:
+                    return vector_store(
+                        result.out, result.place(r, c), vector_load(part.sums, (q, r, c), lanes)
+                    )
+                return loop("x", lanes, lambda x: result.made(
+                    r, c + x, BufferLoad(part.sums, (q, r, c + x))), ForKind.VECTORIZED)  # fmt: skip
+
+            return result.declared(loop("r", count, lambda r: loop(
+                "v", self.tile.vectors, lambda v: vector(r, v * lanes))))  # fmt: skip
+
+        column = floormod(q, 2) * width
+        return let("row", minimum(row, operands.rows), lambda row: named(
+            "count", simplify(count), lambda count: let("column", column, lambda column: IfThenElse(
+                count > 0, stored(row, count, column)))))  # fmt: skip
+
+
+__all__ = ["OnePair", "PairPacking", "is_packed_pair", "is_worth_it", "packing_of_pair"]
