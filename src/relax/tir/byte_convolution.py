@@ -11,6 +11,7 @@ numbers of channels that fill words and vectors, weights of int8, and, where the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 from ..ir import DataType
@@ -24,8 +25,10 @@ INPUTS: Final = 16
 """The number of input channels is a multiple of this."""
 OUTPUTS: Final = 32
 """The number of output channels is a multiple of this."""
-WEIGHTS: Final = 8192
+WEIGHTS: Final = 4096
 """The least product of the numbers of channels: of fewer weights the loops are not worth it."""
+PIXELS: Final = 2
+"""The least pixels of a result whose size is known, likewise."""
 
 
 def byte_convolution_of(func: PrimFunc) -> Chain | None:
@@ -80,7 +83,7 @@ def _operands(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
     factors = [factor.value if isinstance(factor, Cast) else factor for factor in (product.a, product.b)]
     loads = [factor for factor in factors if isinstance(factor, BufferLoad)]
     for weight, data in (loads, loads[::-1]) if len(loads) == 2 else ():
-        if _fits(store.indices, store.buffer.dtype, weight, data):
+        if _fits(store.indices, store.buffer.dtype, weight, data) and not _is_small(store.buffer):
             return weight, data
     return None
 
@@ -98,6 +101,13 @@ def _fits(out: Sequence[PrimExpr], sums: DataType, weight: BufferLoad, data: Buf
         return False
     outputs, inputs, *_ = sizes
     return not (outputs % OUTPUTS or inputs % INPUTS) and outputs * inputs >= WEIGHTS
+
+
+def _is_small(result: Buffer) -> bool:
+    """True for a result of known size and few pixels."""
+    images, _, *pixels = result.shape
+    sizes = [size.value for size in (images, *pixels) if isinstance(size, IntImm)]
+    return len(sizes) == RANK - 1 and prod(sizes) < PIXELS
 
 
 def _padded(nest: Nest, buffer: Buffer) -> Buffer | None:

@@ -1,7 +1,7 @@
 """The rule for convolutions of bytes whose data or results have channels behind pixels, with known weights.
 
     for n, co, h, w, ci, i, j in T.grid(…):             for n, some pixels in T.parallel(…):
-        with T.block("conv"):                               for jo in blocks of 32 channels, t in tiles of 14 pixels:
+        with T.block("conv"):                               for jo in blocks of 32 channels, t in tiles of 7 pixels:
             C[n, h, w, co] += W[co, ci, i, j] * X[…]            for i, j, k in T.grid(3, 3, CI // 4):   S in registers
                                                                     S[p, :] = T.dot_u8s8(S[p, :], word, U[jo, …, :])
                                                                 C[n, h, w, jo * 32 + …] = f(S[p, :])
@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ...prim import LT, And, IntImm, PrimExpr, Select, Var, const, simplify
+from ...prim import LT, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
@@ -64,6 +64,12 @@ VECTORS: Final = 2
 """The vectors of output channels of a register tile."""
 WORD: Final = 32
 """The bits of a word."""
+HIGH: Final = 7
+"""The most pixels of a tile: as many sums as hide the time that one takes, and few places of pixels in registers."""
+LOW: Final = 4
+"""The same for few words to a sum: a tile multiplies while results of the one before it are still made."""
+SHALLOW: Final = 128
+"""The most words of these."""
 LINE: Final = 64
 """The most bytes that are copied at a time."""
 SQUARE: Final = 16
@@ -171,10 +177,11 @@ class _Writer:
         self.inputs, self.channels = inputs.value, channels.value
         self.lanes = tile_for(target, WORD).lanes
         self.width = VECTORS * self.lanes
-        self.most = (target.machine.vector_registers - VECTORS - 2) // VECTORS
-        """The most pixels of a tile: there are registers for its sums, a vector of weights each, and a word."""
         self.taps = [axis.taps for axis in self.windows.axes]
         self.depth = prod(self.taps) * (self.inputs // words.group)
+        fitting = (target.machine.vector_registers - VECTORS - 2) // VECTORS
+        self.most = min(fitting, LOW if self.depth <= SHALLOW else HIGH)
+        """The most pixels of a tile: there are registers for its sums, a vector of weights each, and a word."""
         self.packing = PixelBlocks(WeightBlocks(self.channels, self.depth, self.width, True), words)
         self.images = size_of(self.windows.batch[0])
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
@@ -363,9 +370,8 @@ class _Writer:
 
         def at(t: PrimExpr) -> Stmt:
             tall = self._tile(data, weights, n, jo, simplify(t * self.high), self.high)
-            if isinstance(self.tall, IntImm) and isinstance(self.tiles, IntImm):
-                if self.tall.value == self.tiles.value:
-                    return tall
+            if is_const(simplify(self.tall - self.tiles), 0):
+                return tall
             first = simplify(t * self.low + self.tall)
             low = self._tile(data, weights, n, jo, first, self.low)
             return IfThenElse(t < self.tall, tall, low)
@@ -482,11 +488,15 @@ class _Writer:
 
             return loop("lane", lanes, lane, ForKind.VECTORIZED)
 
-        def pixel(p: int) -> Stmt:
-            stored = block(vector(int64(p), v) for v in range(VECTORS))
-            return stored if inside is None else IfThenElse(int64(p) < inside, stored)
+        def pixels(are_whole: bool) -> Stmt:
+            stored = (block(vector(int64(p), v) for v in range(VECTORS)) for p in range(tile.height))
+            if are_whole or inside is None:
+                return block(stored)
+            return block(IfThenElse(int64(p) < inside, stmt) for p, stmt in enumerate(stored))
 
-        return block(pixel(p) for p in range(tile.height))
+        return (
+            pixels(True) if inside is None else IfThenElse(inside >= tile.height, pixels(True), pixels(False))
+        )
 
     # ------------------------------------------------------------------ results with channels before pixels
 
