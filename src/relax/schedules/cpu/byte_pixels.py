@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import gcd, prod
 from typing import Any, Final, TypeAlias
 
@@ -140,7 +141,7 @@ class PixelBlocks:
     def __call__(self, array: Array) -> Array:
         taps = np.moveaxis(np.reshape(array, (*array.shape[:2], -1)), 0, -1)  # inputs, taps, outputs
         matrix = self.words.packed(np.moveaxis(taps, 0, 1))
-        return self.blocks(np.ascontiguousarray(np.reshape(matrix, (-1, len(array))).T))
+        return self.blocks(np.ascontiguousarray(np.transpose(np.reshape(matrix, (-1, len(array))))))
 
 
 @dataclass(frozen=True)
@@ -321,21 +322,16 @@ class _Writer:
             return loop("x", simplify(count), lambda x: loop("c", self.inputs // lanes, lambda c: vector_store(
                 lines, (n, y, simplify(first + x), c * lanes), zero)))  # fmt: skip
 
-        def pixel(row: PrimExpr, x: Var) -> Stmt:
-            assert source is not None
-            return loop(
-                "c",
-                self.inputs // lanes,
-                lambda c: vector_store(
-                    lines,
-                    (n, y, simplify(before + x), c * lanes),
-                    vector_load(source, (n, row, x, c * lanes), lanes),
-                ),
-            )
+        def pixel(own: Buffer, row: PrimExpr, x: Var) -> Stmt:
+            return loop("c", self.inputs // lanes, lambda c: vector_store(
+                lines, (n, y, simplify(before + x), c * lanes),
+                vector_load(own, (n, row, x, c * lanes), lanes)))  # fmt: skip
 
         def copied(row: PrimExpr) -> Stmt:
-            own = self._squares(lines, (n, y, before), row, inside) if source is None else loop(
-                "x", inside, lambda x: pixel(row, x))  # fmt: skip
+            if source is None:
+                own = self._squares(lines, (n, y, before), row, inside)
+            else:
+                own = loop("x", inside, partial(pixel, source, row))
             end = simplify(before + inside)
             return block([zeros(int64(0), before), own, zeros(end, simplify(width - end))])
 
