@@ -15,7 +15,7 @@ from math import prod
 from typing import Final
 
 from ..ir import DataType
-from ..prim import Add, Call, Cast, IntImm, Mul, PrimExpr, Select, Var, is_const
+from ..prim import Add, Call, Cast, IntImm, Mul, PrimExpr, Select, Var, is_const, simplify
 from .buffer import Buffer, BufferLoad
 from .convolution import RANK, Chain
 from .nests import Nest, nest_of, root_of
@@ -49,7 +49,8 @@ def byte_convolution_of(func: PrimFunc) -> Chain | None:
     result = last.stores[0]
     if source not in params or result.buffer not in params or not _is_image(result.indices, result.buffer):
         return None
-    if behind and not any(load.buffer is sums.stores[0].buffer for load in last.loads()):
+    read = [load for load in last.loads() if load.buffer is sums.stores[0].buffer]
+    if behind and not (read and all(load.indices[1] is result.indices[1] for load in read)):
         return None
     images = {
         load.buffer: load
@@ -120,7 +121,8 @@ def _padded(nest: Nest, buffer: Buffer) -> Buffer | None:
             pass
         case _:
             return None
-    return load.buffer if store.buffer is buffer and is_const(fill, 0) else None
+    in_order = len(load.indices) == RANK and simplify(load.indices[1]) is store.indices[1]
+    return load.buffer if store.buffer is buffer and is_const(fill, 0) and in_order else None
 
 
 def _is_image(indices: Sequence[PrimExpr], buffer: Buffer) -> bool:

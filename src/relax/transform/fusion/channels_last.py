@@ -19,7 +19,8 @@ of them: four neighbouring channels of a pixel are a word that these multiply.
 Left alone are tensors that anything but a chain reads, or reads as something else than an image; results of other
 kernels; tensors of other numbers than float32 and bytes; chains with dilation, or whose weights are not constants. A
 result and the images that are added to it have one order: if one of them is left alone, so are the others. A single
-convolution of bytes turns its result itself, so that it may add images of another order. At optimisation level 0
+convolution of bytes turns its result itself, so that it may add images of another order. So that turning is paid for,
+such a tensor is read or computed by a convolution that turns neither its data nor its result. At optimisation level 0
 nothing is done.
 """
 
@@ -118,13 +119,18 @@ class _ChainCall:
         return [value for buffer, value in self.operands.items() if buffer in self.chain.beside]
 
     def mixed(self, chosen: set[Var]) -> set[Var]:
-        """What is not to be chosen, since not all that the call has in one order is."""
+        """Variables that are not to be chosen, since not all that the call has in one order are."""
         beside = self.beside()
         if self.chain.data.dtype == DTYPE:
             together = {self.var, *beside} if beside else set[Var]()
             return together if len({var in chosen for var in together}) > 1 else set()
         touched = chosen & {self.var, *self.images()}
         return set() if all(var in chosen for var in beside) else touched
+
+    def turns_nothing(self, chosen: set[Var]) -> bool:
+        """True for a chain of float32, and for a convolution of bytes whose data and result both are chosen."""
+        data = self.operands.get(self.chain.data)
+        return self.chain.data.dtype == DTYPE or (self.var in chosen and data in chosen)
 
     def has_weights(self) -> bool:
         """True if all weights are constants."""
@@ -177,6 +183,8 @@ class _Calls(Rewriter):
         chosen = made - refused
         while chosen:
             mixed = set[Var]().union(*(call.mixed(chosen) for call in calls))
+            straight = [call for call in calls if call.turns_nothing(chosen)]
+            mixed |= chosen.difference(*({call.var, *call.images()} for call in straight))
             if not mixed:
                 break
             chosen -= mixed
