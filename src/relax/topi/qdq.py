@@ -140,8 +140,8 @@ def add_rounded(
 
     def element(*i: Any) -> PrimExpr:
         value = Var("value", "float32")
-        above = Select(value > low(), value, low())
-        whole = intrin.nearbyint(intrin.min(above, high()))
+        above = Select(value > low(), value, low())  # no NaN, so that a choice is the lesser one
+        whole = intrin.nearbyint(Select(above < high(), above, high()))
         numbers = factor(), other(), start()
         result = _quantized_sum(
             whole, cast_expr("float32", right(*i)), numbers, (least(), offset()), DataType(out_dtype)

@@ -7,6 +7,7 @@ import pytest
 
 import relax
 from relax import te, tir
+from relax.codegen import resolve
 from relax.script import relax as R
 from relax.tir.convolution import chain_of
 from relax.tir.permuted_parameters import FIRST, LAST, with_permuted_parameters
@@ -179,3 +180,28 @@ def test_parameters_are_permuted_and_back():
     np.testing.assert_array_equal(found, expected)
     back, _ = with_permuted_parameters(moved, {made[old]: FIRST})
     relax.ir.assert_structural_equal(back, func)
+
+
+@pytest.mark.parametrize(("count", "moved"), [(1, 0), (2, 0), (3, 2)])
+def test_convolutions_of_bytes(count, moved):
+    """Of two, one would turn its data and the other its result: nothing is moved."""
+    generator, bb = np.random.default_rng(0), relax.BlockBuilder()
+    n, h, w = (tir.Var(name, "int64") for name in "nhw")
+    x = relax.Var("x", relax.TensorStructInfo((n, 64, h, w), "uint8"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = x
+            for _ in range(count):
+                weights = R.const(generator.integers(-128, 128, (64, 64, 3, 3)).astype("int8"))
+                sums = bb.emit(R.nn.conv2d(y, weights, padding=1, out_dtype="int32"))
+                y = bb.emit(R.astype(sums, "uint8"))
+            result = bb.emit_output(y)
+        bb.emit_func_output(result)
+    mod = bb.get()
+    with resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cooperlake"):
+        changed = ChannelsLast()(graph(mod))
+        assert ChannelsLast()(changed) is changed
+    assert changed["main"].script().count('out_sinfo=R.Tensor((n, h, w, 64), dtype="uint8")') == moved
+    data = generator.integers(0, 256, (1, 64, 5, 6)).astype("uint8")
+    found = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](data).numpy()
+    np.testing.assert_array_equal(found, relax.interpret(mod, "main", data).numpy())

@@ -8,6 +8,7 @@ from ..rule import ScheduleRule
 from .attention import StreamedAttention
 from .blocked import Blocked
 from .by_rows import ByRows
+from .byte_pixels import BytePixels
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .dot_convolutions import DotConvolution
@@ -35,6 +36,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     ScaledProduct(),
     Product(),
     ByRows(),
+    BytePixels(),
     Depthwise(),
     WordPixels(),
     WordColumns(),
@@ -56,6 +58,7 @@ __all__ = [
     "RULES",
     "Blocked",
     "ByRows",
+    "BytePixels",
     "Convolution",
     "Depthwise",
     "DotConvolution",

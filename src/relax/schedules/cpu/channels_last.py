@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...prim import PrimExpr
+from ...prim import PrimExpr, simplify
 from ...tir import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Range, Stmt
 from ...tir.convolution import RANK, chain_of
 from ...tir.nests import Nest, loads_in, nest_of, root_of
@@ -46,7 +46,7 @@ def _is_last(buffer: Buffer, nests: list[Nest]) -> bool:
         variables = nest.variables
         channels = (*variables[CHANNEL : CHANNEL + 1], *variables[RANK : RANK + 1])
         accesses = [a for a in (*nest.stores, *loads_in(nest.block.body)) if a.buffer is buffer]
-        found += [any(a.indices[-1] is channel for channel in channels) for a in accesses]
+        found += [any(simplify(a.indices[-1]) is channel for channel in channels) for a in accesses]
     return bool(found) and all(found)
 
 

@@ -1,4 +1,4 @@
-"""Put channels behind pixels in tensors that pass from one chain of convolutions to others.
+"""Put channels behind pixels in tensors that pass from one chain of convolutions to others, or between those of bytes.
 
 Before   with R.dataflow():                                   lv: R.Tensor((n, 24, h, w), "float32")
              lv = R.call_tir(cls.fused_convolutions, (x, …), R.Tensor((n, 24, h, w), "float32"))
@@ -13,9 +13,14 @@ A chain (`FuseConvolutions`) multiplies pixels by vectors of channels. From such
 are, and stores results as its registers have them, in the place of copying the ones and transposing the others. The
 kernels are the same with the dimensions of parameters in another order.
 
+A kernel of one convolution of bytes (`tir.byte_convolution`) is a chain here, too, where the machine has dot products
+of them: four neighbouring channels of a pixel are a word that these multiply.
+
 Left alone are tensors that anything but a chain reads, or reads as something else than an image; results of other
-kernels; tensors of other numbers than float32; chains with dilation, or whose weights are not constants. A result and
-the images that are added to it have one order: if one of them is left alone, so are the others. At optimisation level 0
+kernels; tensors of other numbers than float32 and bytes; chains with dilation, or whose weights are not constants. A
+result and the images that are added to it have one order: if one of them is left alone, so are the others. A single
+convolution of bytes turns its result itself, so that it may add images of another order. So that turning is paid for,
+such a tensor is read or computed by a convolution that turns neither its data nor its result. At optimisation level 0
 nothing is done.
 """
 
@@ -23,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
@@ -43,7 +49,9 @@ from ...ir.transform import PassContext
 from ...op import is_call_of
 from ...op.intrinsics import CallTIR
 from ...rewrite import Rewriter, blocks_in
+from ...target import Target
 from ...tir import Buffer, PrimFunc
+from ...tir.byte_convolution import byte_convolution_of
 from ...tir.convolution import DTYPE, Chain, chain_of
 from ...tir.permuted_parameters import LAST, with_permuted_parameters
 from ..decorators import module_pass
@@ -56,16 +64,36 @@ def ChannelsLast(mod: IRModule) -> IRModule:
     """Put channels behind pixels in tensors between chains; see the module's docstring."""
     if PassContext.current().opt_level == 0:
         return mod
+    kinds = _dot_products()
     chains = {
         func: chain
         for func in mod.functions.values()
-        if isinstance(func, PrimFunc) and (chain := chain_of(func)) is not None
+        if isinstance(func, PrimFunc) and (chain := _chain_of(func, kinds)) is not None
     }
     if not chains:
         return mod
     rewriter = _Calls(mod, chains)
     result = rewriter.module()
     return without_unused(result, rewriter.replaced) if rewriter.replaced else mod
+
+
+DOTS: Final = {"uint8": "u8s8", "int8": "s8s8"}
+"""The dot products of bytes by weights of int8, by the dtype of the data."""
+
+
+def _dot_products() -> frozenset[str]:
+    """The kinds of dot products of the machine; none where it is not known."""
+    target = Target.current()
+    return target.machine.dot_products if target is not None and target.is_resolved else frozenset()
+
+
+def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> Chain | None:
+    """The chain that a kernel is: one of float32, or a convolution of bytes for which there are dot products."""
+    chain = chain_of(func)
+    if chain is not None:
+        return chain if all(b.dtype == DTYPE for b in (chain.data, chain.result, *chain.beside)) else None
+    chain = byte_convolution_of(func)
+    return chain if chain is not None and DOTS[str(chain.data.dtype)] in kinds else None
 
 
 @dataclass(frozen=True)
@@ -89,6 +117,20 @@ class _ChainCall:
     def beside(self) -> list[Var]:
         """The variables that results are computed of."""
         return [value for buffer, value in self.operands.items() if buffer in self.chain.beside]
+
+    def mixed(self, chosen: set[Var]) -> set[Var]:
+        """Variables that are not to be chosen, since not all that the call has in one order are."""
+        beside = self.beside()
+        if self.chain.data.dtype == DTYPE:
+            together = {self.var, *beside} if beside else set[Var]()
+            return together if len({var in chosen for var in together}) > 1 else set()
+        touched = chosen & {self.var, *self.images()}
+        return set() if all(var in chosen for var in beside) else touched
+
+    def turns_nothing(self, chosen: set[Var]) -> bool:
+        """True for a chain of float32, and for a convolution of bytes whose data and result both are chosen."""
+        data = self.operands.get(self.chain.data)
+        return self.chain.data.dtype == DTYPE or (self.var in chosen and data in chosen)
 
     def has_weights(self) -> bool:
         """True if all weights are constants."""
@@ -140,25 +182,22 @@ class _Calls(Rewriter):
             )
         chosen = made - refused
         while chosen:
-            mixed = [
-                {call.var, *call.beside()}
-                for call in calls
-                if call.chain.beside and len({var in chosen for var in (call.var, *call.beside())}) > 1
-            ]
+            mixed = set[Var]().union(*(call.mixed(chosen) for call in calls))
+            straight = [call for call in calls if call.turns_nothing(chosen)]
+            mixed |= chosen.difference(*({call.var, *call.images()} for call in straight))
             if not mixed:
                 break
-            chosen -= set[Var]().union(*mixed)
+            chosen -= mixed
         return chosen
 
     def _call(self, binding: VarBinding) -> _ChainCall | None:
-        """A binding as a call of a chain of float32 whose weights are known."""
+        """A binding as a call of a chain whose weights are known."""
         kernel = self.kernels.of(binding.value)
         chain = None if kernel is None else self.chains.get(kernel.func)
         if kernel is None or chain is None or len(kernel.outputs) != 1 or kernel.returns_tuple:
             return None
-        images = (chain.data, chain.result, *chain.beside)
         call = _ChainCall(binding.var, kernel, chain)
-        return call if call.has_weights() and all(b.dtype == DTYPE for b in images) else None
+        return call if call.has_weights() else None
 
     def var_binding(self, binding: VarBinding) -> None:
         call = self._call(binding) if self.last else None

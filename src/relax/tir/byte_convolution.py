@@ -1,0 +1,133 @@
+"""Recognising kernels of one convolution of bytes, of images with channels before pixels and two dimensions of pixels.
+
+    padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)                         (if there is padding)
+    C[n, co, h, w] += int32(W[co, ci, i, j]) * int32(padded[n, ci, h * 2 + i, w * 2 + j])       a reduction
+    R[n, co, h, w] = uint8(… C[n, co, h, w] … S[n, co, h, w])                                   (if something is behind)
+
+Only those of which a schedule rule (`schedules.cpu.byte_pixels`) has loops for channels behind pixels: one group,
+numbers of channels that fill words and vectors, weights of int8, and, where there is padding, with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from ..ir import DataType
+from ..prim import Add, Call, Cast, IntImm, Mul, PrimExpr, Select, Var, is_const, simplify
+from .buffer import Buffer, BufferLoad
+from .convolution import RANK, Chain
+from .nests import Nest, nest_of, root_of
+from .stmt import PrimFunc
+
+INPUTS: Final = 16
+"""The number of input channels is a multiple of this."""
+OUTPUTS: Final = 32
+"""The number of output channels is a multiple of this."""
+WEIGHTS: Final = 4096
+"""The least product of the numbers of channels: of fewer weights the loops are not worth it."""
+PIXELS: Final = 2
+"""The least pixels of a result whose size is known, likewise."""
+
+
+def byte_convolution_of(func: PrimFunc) -> Chain | None:
+    """The convolution of bytes that a kernel computes, as a chain of one; None if it is none."""
+    nests = [nest_of(stmt) for stmt in root_of(func)[1]]
+    known = [nest for nest in nests if nest is not None]
+    places = [i for i, nest in enumerate(known) if nest.is_reduction]
+    if len(known) < len(nests) or len(places) != 1 or places[0] > 1 or places[0] < len(known) - 2:
+        return None
+    sums, behind = known[places[0]], known[places[0] + 1 :]
+    params = tuple(func.buffer_map.values())
+    operands = _operands(sums)
+    if operands is None or operands[0].buffer not in params:
+        return None
+    weight, data = operands
+    source = data.buffer if not places[0] else _padded(known[0], data.buffer)
+    last = behind[0] if behind else sums
+    result = last.stores[0]
+    if source not in params or result.buffer not in params or not _is_image(result.indices, result.buffer):
+        return None
+    read = [load for load in last.loads() if load.buffer is sums.stores[0].buffer]
+    if behind and not (read and all(load.indices[1] is result.indices[1] for load in read)):
+        return None
+    images = {
+        load.buffer: load
+        for load in (last.loads() if behind else ())
+        if load.buffer in params and load.buffer.ndim == RANK
+    }
+    beside = tuple(
+        buffer
+        for buffer, load in images.items()
+        if all(a is b for a, b in zip(load.indices, result.indices, strict=True))
+    )
+    if source in beside or weight.buffer in images:
+        return None
+    return Chain(source, False, (weight.buffer,), result.buffer, beside)
+
+
+def _operands(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
+    """The weights and the data of a sum; None if it is no convolution that the module is about."""
+    store = nest.stores[0]
+    if (
+        len(nest.stores) != 1
+        or not isinstance(store.value, Add)
+        or not _is_image(store.indices, store.buffer)
+    ):
+        return None
+    total, product = store.value.a, store.value.b
+    if not isinstance(product, Mul):
+        total, product = product, total
+    if not isinstance(total, BufferLoad) or total.buffer is not store.buffer or not isinstance(product, Mul):
+        return None
+    factors = [factor.value if isinstance(factor, Cast) else factor for factor in (product.a, product.b)]
+    loads = [factor for factor in factors if isinstance(factor, BufferLoad)]
+    for weight, data in (loads, loads[::-1]) if len(loads) == 2 else ():
+        if _fits(store.indices, store.buffer.dtype, weight, data) and not _is_small(store.buffer):
+            return weight, data
+    return None
+
+
+def _fits(out: Sequence[PrimExpr], sums: DataType, weight: BufferLoad, data: BufferLoad) -> bool:
+    bytes_ = data.buffer.dtype in ("int8", "uint8") and weight.buffer.dtype == "int8" and sums == "int32"
+    if not bytes_ or len(weight.indices) != RANK or len(data.indices) != RANK:
+        return False
+    if not all(isinstance(index, Var) for index in weight.indices) or weight.indices[0] is not out[1]:
+        return False
+    if data.indices[0] is not out[0] or data.indices[1] is not weight.indices[1]:
+        return False
+    sizes = [size.value for size in weight.buffer.shape if isinstance(size, IntImm)]
+    if len(sizes) < RANK:
+        return False
+    outputs, inputs, *_ = sizes
+    return not (outputs % OUTPUTS or inputs % INPUTS) and outputs * inputs >= WEIGHTS
+
+
+def _is_small(result: Buffer) -> bool:
+    """True for a result of known size and few pixels."""
+    images, _, *pixels = result.shape
+    sizes = [size.value for size in (images, *pixels) if isinstance(size, IntImm)]
+    return len(sizes) == RANK - 1 and prod(sizes) < PIXELS
+
+
+def _padded(nest: Nest, buffer: Buffer) -> Buffer | None:
+    """The data that a nest pads with zeros for a buffer; None if it does something else."""
+    store = nest.stores[0]
+    match store.value:
+        case Call(args=(_, BufferLoad() as load, fill)) if store.value.intrinsic == "if_then_else":
+            pass
+        case Select(_, BufferLoad() as load, fill):
+            pass
+        case _:
+            return None
+    in_order = len(load.indices) == RANK and simplify(load.indices[1]) is store.indices[1]
+    return load.buffer if store.buffer is buffer and is_const(fill, 0) and in_order else None
+
+
+def _is_image(indices: Sequence[PrimExpr], buffer: Buffer) -> bool:
+    """True for a place of an image by variables, each in its dimension."""
+    return buffer.ndim == RANK and all(isinstance(index, Var) for index in indices)
+
+
+__all__ = ["byte_convolution_of"]

@@ -1,0 +1,168 @@
+"""BytePixels: convolutions of bytes whose data or results have channels behind pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.schedules.cpu import BytePixels
+from relax.tir.byte_convolution import byte_convolution_of
+from relax.tir.permuted_parameters import LAST, with_permuted_parameters
+
+X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
+VNNI = f"{X86} -mcpu=cooperlake"
+MOVED = {"both": "XZO", "data": "XO", "result": "ZO"}
+"""The parameters that have channels behind pixels."""
+
+CASES = {
+    "single elements": ((7, 7), (1, 1), 1, 0, 1),
+    "a tile's pixels": ((2, 7), (1, 1), 1, 0, 1),
+    "one more": ((3, 5), (1, 1), 1, 0, 1),
+    "one less": ((1, 13), (1, 1), 1, 0, 1),
+    "single elements, stride": ((9, 8), (1, 1), 2, 0, 1),
+    "single elements, padding": ((3, 4), (1, 1), 1, 1, 1),
+    "three by three": ((7, 7), (3, 3), 1, 1, 1),
+    "one pixel": ((1, 1), (3, 3), 1, 1, 1),
+    "no padding": ((5, 18), (2, 3), 1, 0, 1),
+    "stride": ((9, 13), (3, 3), 2, 1, 1),
+    "dilation": ((9, 8), (3, 2), 1, 2, 2),
+    "a stride that leaves the last line out": ((8, 6), (3, 3), 2, 1, 1),
+}
+
+
+def function(ci, co, size, kernel, stride=1, pad=0, dilation=1, batch=None, moved="both", data="uint8"):
+    """Of a number of images that is not known, with a bias and an image that is added."""
+    n = te.var("n", "int64") if batch is None else batch
+    x = te.placeholder((n, ci, *size), data, "X")
+    w = te.placeholder((co, ci, *kernel), "int8", "W")
+    y = topi.nn.conv(x, w, stride, pad, dilation, 1, "NCHW", "OIHW", out_dtype="int32")
+    bias, other = te.placeholder((co,), "int32", "B"), te.placeholder(y.shape, "int8", "O")
+
+    def changed(*i):
+        return ((y[i] + bias[i[1]]) // 4 - other[i].astype("int32")).astype("uint8")
+
+    func = te.create_prim_func([x, w, bias, other, te.compute(y.shape, changed, "Z")])
+    assert byte_convolution_of(func) is not None
+    images = [b for b in func.buffer_map.values() if b.name in MOVED[moved]]
+    return with_permuted_parameters(func, dict.fromkeys(images, LAST))[0]
+
+
+def numbers(shape, dtype, seed=0):
+    info = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def reference(x, w, bias, other, stride=1, pad=0, dilation=1):
+    """The results by the definition of the convolution."""
+    padded = np.pad(x.astype("int32"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    sizes = [
+        max((size - (taps - 1) * dilation - 1) // stride + 1, 0)
+        for size, taps in zip(padded.shape[2:], w.shape[2:], strict=True)
+    ]
+    sums = np.zeros((len(x), len(w), *sizes), "int32")
+    for tap in np.ndindex(*w.shape[2:]):
+        places = [
+            slice(t * dilation, t * dilation + (size - 1) * stride + 1, stride) if size else slice(0, 0)
+            for t, size in zip(tap, sizes, strict=True)
+        ]
+        pixels = padded[(slice(None), slice(None), *places)]
+        sums += np.einsum("oc,nchw->nohw", w[(..., *tap)].astype("int32"), pixels)
+    return ((sums + bias[:, None, None]) // 4 - other.astype("int32")).astype("uint8")
+
+
+def runner(func, weights, moved="both", is_compiled=True):
+    """What runs the rule's result on images with channels before pixels: this machine if it has the instruction."""
+    native = BytePixels().pack(func, resolve("llvm"), [1]) if is_compiled else None
+    packed = native or BytePixels().pack(func, resolve(VNNI), [1])
+    tir.verify_well_formed(packed.func)
+    words = np.ascontiguousarray(packed.packings[1](weights))
+    kernel = build_module(packed.func)["main"] if native else None
+
+    def run(x, bias, other, expected):
+        result = np.full_like(expected, 77)
+        images = dict(zip("XOZ", (x, other, result), strict=True))
+        for name in MOVED[moved]:
+            images[name] = np.ascontiguousarray(images[name].transpose(LAST))
+        args = images["X"], words, bias, images["O"], images["Z"]
+        if kernel is None:
+            tir.interpret(packed.func, *args, reverse_parallel=True)
+        else:
+            kernel(*args)
+        found = images["Z"]
+        np.testing.assert_array_equal(found.transpose(0, 3, 1, 2) if "Z" in MOVED[moved] else found, expected)
+
+    return run
+
+
+def operands(batch, ci, co, size, kernel, *options):
+    """Data, weights and what is beside the sums, and what is made of them; sums reach far."""
+    x, w = numbers((batch, ci, *size), "uint8"), numbers((co, ci, *kernel), "int8", 1)
+    if x.size:
+        x[0], w[0] = 255, -128
+    bias = np.arange(co, dtype="int32")
+    shape = reference(x, w, bias, np.zeros((), "int8"), *options).shape
+    other = numbers(shape, "int8", 2)
+    return x, w, bias, other, reference(x, w, bias, other, *options)
+
+
+@pytest.mark.parametrize(
+    ("case", "moved"),
+    [*((case, "both") for case in CASES), ("three by three", "data"), ("stride", "result")],
+)
+def test_known_sizes(case, moved):
+    size, kernel, *options = CASES[case]
+    x, w, *rest = operands(2, 144, 64, size, kernel, *options)
+    runner(function(144, 64, size, kernel, *options, moved=moved), w, moved)(x, *rest)
+
+
+@pytest.mark.parametrize(("case", "batch", "moved"), [("one pixel", None, "both"), ("one less", 1, "data")])
+def test_the_interpreter_gives_the_same(case, batch, moved):
+    size, kernel, *options = CASES[case]
+    x, w, *rest = operands(1, 16, 256, size, kernel, *options)
+    func = function(16, 256, size, kernel, *options, moved=moved, batch=batch)
+    runner(func, w, moved, is_compiled=False)(x, *rest)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "moved"),
+    [((1, 1), 1, "both"), ((1, 1), 2, "both"), ((3, 3), 1, "data"), ((3, 3), 2, "result")],
+)
+def test_unknown_sizes(kernel, stride, moved):
+    h, w = (te.var(name, "int64") for name in "hw")
+    pad = kernel[0] // 2
+    _, weights, *_ = operands(1, 80, 128, (1, 1), kernel, stride, pad)
+    run = runner(function(80, 128, (h, w), kernel, stride, pad, moved=moved), weights, moved)
+    sizes = [(1, 1), (2, 7), (3, 5), (1, 13), (7, 7), (1, 31), (3, 17), (14, 14), (0, 3), (3, 0)]
+    for batch, size in [*((1, size) for size in sizes), (0, (4, 4)), (3, (5, 3))]:
+        x, _, *rest = operands(batch, 80, 128, size, kernel, stride, pad)
+        run(x, *rest)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "data"),
+    [(8, 1024, "uint8"), (512, 48, "uint8"), (16, 224, "uint8"), (16, 512, "uint16")],
+    ids=["half a vector of inputs", "a vector and a half of results", "few weights", "no bytes"],
+)
+def test_what_is_no_convolution_of_bytes(inputs, outputs, data):
+    x = te.placeholder((1, inputs, 7, 7), data, "X")
+    w = te.placeholder((outputs, inputs, 1, 1), "int8", "W")
+    y = topi.nn.conv(x, w, 1, 0, 1, 1, "NCHW", "OIHW", out_dtype="int32")
+    assert byte_convolution_of(te.create_prim_func([x, w, y])) is None
+
+
+def test_groups_are_no_convolution_of_bytes():
+    x = te.placeholder((1, 64, 7, 7), "uint8", "X")
+    w = te.placeholder((512, 32, 1, 1), "int8", "W")
+    y = topi.nn.conv(x, w, 1, 0, 1, 2, "NCHW", "OIHW", out_dtype="int32")
+    assert byte_convolution_of(te.create_prim_func([x, w, y])) is None
+
+
+def test_refused_by_the_rule():
+    """Images with channels before pixels, numbers that have no dot products, and weights that are not known."""
+    func = function(144, 64, (7, 7), (3, 3), 1, 1)
+    assert BytePixels().pack(func, resolve(VNNI), [1]) is not None
+    assert BytePixels().pack(func, resolve(VNNI), []) is None
+    assert BytePixels().apply(func, resolve(VNNI), False) is None
+    assert BytePixels().pack(function(144, 64, (7, 7), (3, 3), 1, 1, data="int8"), resolve(VNNI), [1]) is None
