@@ -484,15 +484,10 @@ class _Writer:
 
             return loop("lane", lanes, lane, ForKind.VECTORIZED)
 
-        def pixels(are_whole: bool) -> Stmt:
-            stored = (block(vector(int64(p), v) for v in range(VECTORS)) for p in range(tile.height))
-            if are_whole or inside is None:
-                return block(stored)
-            return block(IfThenElse(int64(p) < inside, stmt) for p, stmt in enumerate(stored))
-
-        return (
-            pixels(True) if inside is None else IfThenElse(inside >= tile.height, pixels(True), pixels(False))
-        )
+        stored = [block(vector(int64(p), v) for v in range(VECTORS)) for p in range(tile.height)]
+        if inside is None:
+            return block(stored)
+        return block(IfThenElse(int64(p) < inside, stmt) for p, stmt in enumerate(stored))
 
     # ------------------------------------------------------------------ results with channels before pixels
 
