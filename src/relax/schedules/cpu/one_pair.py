@@ -44,7 +44,8 @@ from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread
 from .operands import Matrices, Results, tile_view
 from .outer_products import RegisterTile, register_tile
 from .packed_panels import PanelPacking
-from .strassen import EVEN, LEAST_DEPTH, LEAST_ROWS, PRODUCTS, SUMS, WASTE
+from .strassen import LEAST_DEPTH, LEAST_ROWS, SUMS, WASTE
+from .strassen_slabs import EVEN, PRODUCTS
 from .tiling import LOW, tile_for
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

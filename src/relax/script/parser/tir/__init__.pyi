@@ -180,15 +180,12 @@ def allocate(
     offset_factor: int = 0,
     axis_separators: Any = None,
 ) -> _Buffer:
-    """Storage for the statements that follow, or for the body of a ``with``. Raises ValueError for a condition."""
+    """Storage for the statements that follow, or for the body of a ``with``."""
 
 def allocate_const(
     data: Any, dtype: DTypeLike, extents: Any, annotations: Mapping[str, Any] | None = None
 ) -> _Buffer:
-    """Storage for the statements that follow, filled with the numbers of `data`.
-
-    Raises ValueError unless there is a number for each element, and for very many of them.
-    """
+    """Storage for the statements that follow, filled with the numbers of `data`."""
 
 def decl_buffer(
     shape: Any,
@@ -222,10 +219,7 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> _Var:
     """``tx = T.env_thread("threadIdx.x")``: the number of a thread of a device."""
 
 def launch_thread(thread: _Var | str, extent: ExprLike) -> AbstractContextManager[_Var]:
-    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread.
-
-    Raises TypeError for another thread.
-    """
+    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
 
 def LetStmt(
     value: Any, type_annotation: Any = None, *, var: _Var | None = None
@@ -245,22 +239,16 @@ def meta_var(value: Any) -> Any:
 
 @overload
 def grid(extent: Any, /) -> Iterable[_Var]:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
-
-    Raises TypeError without an extent.
-    """
+    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop)."""
 
 @overload
 def grid(extent: Any, second: Any, /, *extents: Any) -> Iterable[tuple[_Var, ...]]:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
-
-    Raises TypeError without an extent.
-    """
+    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop)."""
 
 def serial(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
 ) -> Iterable[_Var]:
-    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step of 0 or less."""
+    """``for i in T.serial(n)``: one iteration after the other."""
 
 def parallel(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
@@ -282,7 +270,7 @@ unrolled = unroll
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
 ) -> Iterable[_Var]:
-    """Iterations on the threads of a device, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
+    """Iterations on the threads of a device, ``thread="threadIdx.x"``."""
 
 def Add(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Add of two operands, which are brought to one dtype."""
@@ -366,10 +354,7 @@ def Sub(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Sub of two operands, which are brought to one dtype."""
 
 def abs(x: Any, *, dtype: Any = None) -> PrimExpr:
-    """The magnitude; of the least integer of a signed type, that integer (two's complement).
-
-    Raises TypeError for what is no number.
-    """
+    """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
 
 def acos(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse cosine."""
@@ -378,7 +363,7 @@ def acosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic cosine."""
 
 def address_of(element: Any, span: Any = None, *, dtype: Any = None) -> Call:
-    """The pointer to an element of a buffer, given as a load of it. Raises TypeError for another expression."""
+    """The pointer to an element of a buffer, given as a load of it."""
 
 def all(*args: Any, dtype: Any = None) -> PrimExpr:
     """The conjunction."""
@@ -465,7 +450,7 @@ def ceil(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The least whole number ≥ x. An integer is returned as it is."""
 
 def ceildiv(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
-    """Integer division rounded toward plus infinity. Raises TypeError for floats."""
+    """Integer division rounded toward plus infinity."""
 
 def cell_alloc(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
@@ -541,10 +526,7 @@ def exp2(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """2 to the power x."""
 
 def fabs(x: Any, *, dtype: Any = None) -> PrimExpr:
-    """The magnitude; of the least integer of a signed type, that integer (two's complement).
-
-    Raises TypeError for what is no number.
-    """
+    """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
 
 def floor(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The greatest whole number ≤ x. An integer is returned as it is."""
@@ -556,7 +538,7 @@ def floormod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorMod of two operands, which are brought to one dtype."""
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """a * b + c, rounded once; float32 or float64, or vectors of them. Raises TypeError for other dtypes."""
+    """a * b + c, rounded once; float32 or float64, or vectors of them."""
 
 def fmod(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The remainder of a / b with the sign of a."""
@@ -583,10 +565,7 @@ def index_map(
     *,
     index_dtype: str = 'int64',
 ) -> IndexMap:
-    """The map that a function of the indices describes; one with ``*indices`` needs `ndim`.
-
-    Raises ValueError if the function returns axis separators, which `from_func_with_separators` takes.
-    """
+    """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
 
 def indexdiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorDiv of two operands, which are brought to one dtype."""
@@ -653,7 +632,7 @@ def noalias() -> None:
 def parallel_for(call: Any, written: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
 
-    Of the buffers that follow, the function writes the first `written`. Raises TypeError for another call.
+    Of the buffers that follow, the function writes the first `written`.
     """
 
 def popcount(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
@@ -666,16 +645,12 @@ def power(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a to the power b."""
 
 def precondition(condition: Any, message: Any = '') -> Precondition:
-    """A condition on sizes and scalar parameters that a call of the function must fulfil.
-
-    Raises TypeError if it is no bool.
-    """
+    """A condition on sizes and scalar parameters that a call of the function must fulfil."""
 
 def prefetch(element: Any, rw: int = 0, locality: int = 3, *, dtype: Any = None) -> Call:
     """Ask for the cache line of ``A[i, j]``, which need not lie inside of A.
 
     `rw` is 0 if it will be read, 1 if written; `locality` says how long it will be used: 0, once, to 3, often.
-    Raises TypeError for what is no element of a buffer, ValueError for other numbers.
     """
 
 def ramp(base: Any, stride: Any, lanes: int, *, dtype: Any = None) -> _Ramp:
@@ -730,10 +705,7 @@ def tanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic tangent."""
 
 def target(config: Any, host: Any = None) -> Any:
-    """The target of a function, for its attributes: the text or table that describes it.
-
-    Raises TypeError for another description.
-    """
+    """The target of a function, for its attributes: the text or table that describes it."""
 
 def tile_dot_bf16(
     sums: ExprLike,
@@ -858,7 +830,7 @@ def vector_reduce_or(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """True if some lane of a vector of bool is."""
 
 def where(predicate: Any) -> None:
-    """The block runs only where the predicate holds. Raises TypeError for a predicate that is no bool."""
+    """The block runs only where the predicate holds."""
 
 def writes(*regions: Any) -> None:
     """The regions a block writes."""
