@@ -63,6 +63,40 @@ def test_weights_that_are_loaded_later_count(twins):
     same(twins, torch.randn(2, 3))
 
 
+@pytest.mark.parametrize("norm_first, activation, masked", [
+    (False, "relu", None), (True, "gelu", None), (False, "gelu", "pairs"), (True, "relu", "keys"), (False, "relu", "both"),
+])  # fmt: skip
+def test_layers_of_an_encoder(norm_first, activation, masked):
+    """In eval mode torch.compile meets a layer as one operator."""
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        24, 4, 40, activation=activation, norm_first=norm_first, batch_first=True
+    ).eval()
+    compiled = torch.compile(layer, backend=relax_dynamo())
+    for batch, length in ((2, 5), (3, 7), (1, 1)):
+        x = torch.randn(batch, length, 24)
+        pairs = torch.ones(length, length).triu(1).bool() if masked in ("pairs", "both") else None
+        keys = torch.arange(length).expand(batch, length) > 3 if masked in ("keys", "both") else None
+        with torch.no_grad():
+            expected = layer(x, src_mask=pairs, src_key_padding_mask=keys)
+            found = compiled(x, src_mask=pairs, src_key_padding_mask=keys)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"average_attn_weights": False}, {"need_weights": False}])
+def test_attention_with_its_projections(options):
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(24, 4, batch_first=True).eval()
+    compiled = torch.compile(module, backend=relax_dynamo())
+    for batch, length in ((2, 5), (3, 7), (1, 1)):
+        x = torch.randn(batch, length, 24)
+        with torch.no_grad():
+            expected, found = module(x, x, x, **options), compiled(x, x, x, **options)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_gradients_are_refused():
     torch.compiler.reset()
     compiled = torch.compile(nn.Linear(3, 3), backend=relax_dynamo())
