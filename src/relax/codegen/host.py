@@ -32,6 +32,8 @@ def resolve(target: Target | str | None = None) -> Target:
     if chosen.is_resolved:
         return chosen
     options = chosen.attrs
+    if any(name.lstrip("+-") == "help" for name in (options.get("mcpu", ""), *chosen.mattr)):
+        raise ValueError("'help' is no processor or feature: LLVM's llc lists them")
     is_host = "mcpu" not in options and "mtriple" not in options
     native = is_host or options.get("mcpu") == "native"
     triple = elf_triple(options.get("mtriple") or host_facts().triple)
@@ -120,16 +122,17 @@ def check(triple: str, cpu: str, features: str) -> None:
             raise ValueError(f"target feature {feature!r}: write +name or -name")
     if not re.fullmatch(r"[\w.+-]*", cpu):
         raise ValueError(f"{cpu!r} is not the name of a processor")
-    if (cpu or features) and not (cpu == host_cpu() and features == host_facts().features):
-        _check_with_llvm(triple, cpu, features)
-    layout = str(worker.target_machine(worker.Machine(triple, cpu, features, 3)).target_data)
+    layout = str(worker.target_machine(worker.Machine(triple, "", "", 3)).target_data)
     if not layout.startswith("e-") or "p:32:32" in layout or "m:e" not in layout:
         raise ValueError(f"target triple {triple!r}: only 64-bit little-endian machines are supported")
+    host = elf_triple(host_facts().triple), host_cpu(), host_facts().features
+    if (triple, cpu, features) != host:
+        _check_with_llvm(triple, cpu, features)
 
 
 def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
-    """LLVM only warns about unknown names, on stderr, or ends the process: so another process asks it."""
-    code = "import sys, relax.codegen.host as m; m.assembly('define void @f() { ret void }', *sys.argv[1:])"
+    """LLVM only warns about unknown names, on stderr, or ends the process (`-sse`): so another process asks it."""
+    code = "import sys, relax.codegen.host as m; m.probe(*sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, triple, cpu, features], capture_output=True, text=True, check=False
     )
@@ -137,7 +140,12 @@ def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
     if complaint is not None:
         raise ValueError(f"LLVM: {complaint.partition(' (')[0]} ({triple})")
     if done.returncode != 0:
-        raise ValueError(f"LLVM cannot compile for {cpu or triple} {features}: {done.stderr.strip()[-200:]}")
+        given = f"{cpu or triple} {features}"
+        raise ValueError(f"LLVM cannot compile for {_shortened(given)}: {done.stderr.strip()[-200:]}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:100]} … {text[-100:]}"
 
 
 _PROBE = """
@@ -150,6 +158,10 @@ define void @add(ptr %a) {
 define float @fma(float %x, float %y, float %z) {
   %r = call float @llvm.fmuladd.f32(float %x, float %y, float %z)
   ret float %r
+}
+define double @double(double %x) {
+  %r = fadd double %x, %x
+  ret double %r
 }
 define float @half(half %x) {
   %r = fpext half %x to float

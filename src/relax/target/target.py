@@ -268,6 +268,8 @@ def _check_option(kind: TargetKind, name: str, value: Any) -> Any:
         top = _LARGEST.get(name, 4096)
         if isinstance(value, bool) or not 0 <= number <= top:
             raise ValueError(f"target option -{name} is {value!r}, expected a number from 0 to {top}")
+        if name == "vector-width" and number & (number - 1):
+            raise ValueError(f"target option -{name} is {value!r}, expected a power of two")
         return number
     if expected is list:
         items = value.split(",") if isinstance(value, str) else value
