@@ -3,6 +3,8 @@
 from builtins import bool as _bool
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from relax.ir.dtype import DataType
+from relax.ir.span import Span
 from relax.op.arguments import DTypeLike
 from relax.prim.expr import (
     Call,
@@ -180,12 +182,15 @@ def allocate(
     offset_factor: int = 0,
     axis_separators: Any = None,
 ) -> _Buffer:
-    """Storage for the statements that follow, or for the body of a ``with``."""
+    """Storage for the statements that follow, or for the body of a ``with``. Raises ValueError for a condition."""
 
 def allocate_const(
     data: Any, dtype: DTypeLike, extents: Any, annotations: Mapping[str, Any] | None = None
 ) -> _Buffer:
-    """Storage for the statements that follow, filled with the numbers of `data`."""
+    """Storage for the statements that follow, filled with the numbers of `data`.
+
+    Raises ValueError unless there is a number for each element, and for very many of them.
+    """
 
 def decl_buffer(
     shape: Any,
@@ -219,7 +224,10 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> _Var:
     """``tx = T.env_thread("threadIdx.x")``: the number of a thread of a device."""
 
 def launch_thread(thread: _Var | str, extent: ExprLike) -> AbstractContextManager[_Var]:
-    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
+    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread.
+
+    Raises TypeError for another thread.
+    """
 
 def LetStmt(
     value: Any, type_annotation: Any = None, *, var: _Var | None = None
@@ -239,16 +247,22 @@ def meta_var(value: Any) -> Any:
 
 @overload
 def grid(extent: Any, /) -> Iterable[_Var]:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop)."""
+    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
+
+    Raises TypeError without an extent.
+    """
 
 @overload
 def grid(extent: Any, second: Any, /, *extents: Any) -> Iterable[tuple[_Var, ...]]:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop)."""
+    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
+
+    Raises TypeError without an extent.
+    """
 
 def serial(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
 ) -> Iterable[_Var]:
-    """``for i in T.serial(n)``: one iteration after the other."""
+    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step of 0 or less."""
 
 def parallel(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
@@ -270,7 +284,7 @@ unrolled = unroll
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
 ) -> Iterable[_Var]:
-    """Iterations on the threads of a device, ``thread="threadIdx.x"``."""
+    """Iterations on the threads of a device, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
 
 def Add(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Add of two operands, which are brought to one dtype."""
@@ -344,7 +358,7 @@ def Select(condition: Any, true_value: Any, false_value: Any, *, dtype: Any = No
 def Shuffle(vectors: Any, indices: Any, *, dtype: Any = None) -> _Shuffle:
     """Lanes of vectors, in the order of the indices."""
 
-def SizeVar(name: str, dtype: str = 'int32') -> _Var:
+def SizeVar(name: str, dtype: str | DataType = 'int32', span: Span | None = None) -> _Var:
     """A variable known to be ≥ 0."""
 
 def StringImm(text: str, *, dtype: Any = None) -> _StringImm:
@@ -354,7 +368,10 @@ def Sub(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Sub of two operands, which are brought to one dtype."""
 
 def abs(x: Any, *, dtype: Any = None) -> PrimExpr:
-    """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
+    """The magnitude; of the least integer of a signed type, that integer (two's complement).
+
+    Raises TypeError for what is no number.
+    """
 
 def acos(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse cosine."""
@@ -363,7 +380,7 @@ def acosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic cosine."""
 
 def address_of(element: Any, span: Any = None, *, dtype: Any = None) -> Call:
-    """The pointer to an element of a buffer, given as a load of it."""
+    """The pointer to an element of a buffer, given as a load of it. Raises TypeError for another expression."""
 
 def all(*args: Any, dtype: Any = None) -> PrimExpr:
     """The conjunction."""
@@ -450,7 +467,7 @@ def ceil(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The least whole number ≥ x. An integer is returned as it is."""
 
 def ceildiv(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
-    """Integer division rounded toward plus infinity."""
+    """Integer division rounded toward plus infinity. Raises TypeError for floats."""
 
 def cell_alloc(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
@@ -526,7 +543,10 @@ def exp2(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """2 to the power x."""
 
 def fabs(x: Any, *, dtype: Any = None) -> PrimExpr:
-    """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
+    """The magnitude; of the least integer of a signed type, that integer (two's complement).
+
+    Raises TypeError for what is no number.
+    """
 
 def floor(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The greatest whole number ≤ x. An integer is returned as it is."""
@@ -538,7 +558,7 @@ def floormod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorMod of two operands, which are brought to one dtype."""
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """a * b + c, rounded once; float32 or float64, or vectors of them."""
+    """a * b + c, rounded once; float32 or float64, or vectors of them. Raises TypeError for other dtypes."""
 
 def fmod(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The remainder of a / b with the sign of a."""
@@ -565,7 +585,10 @@ def index_map(
     *,
     index_dtype: str = 'int64',
 ) -> IndexMap:
-    """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
+    """The map that a function of the indices describes; one with ``*indices`` needs `ndim`.
+
+    Raises ValueError if the function returns axis separators, which `from_func_with_separators` takes.
+    """
 
 def indexdiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorDiv of two operands, which are brought to one dtype."""
@@ -632,7 +655,7 @@ def noalias() -> None:
 def parallel_for(call: Any, written: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
 
-    Of the buffers that follow, the function writes the first `written`.
+    Of the buffers that follow, the function writes the first `written`. Raises TypeError for another call.
     """
 
 def popcount(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
@@ -645,12 +668,16 @@ def power(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a to the power b."""
 
 def precondition(condition: Any, message: Any = '') -> Precondition:
-    """A condition on sizes and scalar parameters that a call of the function must fulfil."""
+    """A condition on sizes and scalar parameters that a call of the function must fulfil.
+
+    Raises TypeError if it is no bool.
+    """
 
 def prefetch(element: Any, rw: int = 0, locality: int = 3, *, dtype: Any = None) -> Call:
     """Ask for the cache line of ``A[i, j]``, which need not lie inside of A.
 
     `rw` is 0 if it will be read, 1 if written; `locality` says how long it will be used: 0, once, to 3, often.
+    Raises TypeError for what is no element of a buffer, ValueError for other numbers.
     """
 
 def ramp(base: Any, stride: Any, lanes: int, *, dtype: Any = None) -> _Ramp:
@@ -705,7 +732,10 @@ def tanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic tangent."""
 
 def target(config: Any, host: Any = None) -> Any:
-    """The target of a function, for its attributes: the text or table that describes it."""
+    """The target of a function, for its attributes: the text or table that describes it.
+
+    Raises TypeError for another description.
+    """
 
 def tile_dot_bf16(
     sums: ExprLike,
@@ -830,7 +860,7 @@ def vector_reduce_or(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """True if some lane of a vector of bool is."""
 
 def where(predicate: Any) -> None:
-    """The block runs only where the predicate holds."""
+    """The block runs only where the predicate holds. Raises TypeError for a predicate that is no bool."""
 
 def writes(*regions: Any) -> None:
     """The regions a block writes."""
