@@ -6,6 +6,7 @@ import pytest
 
 from relax import te, tir
 from relax.ir import DiagnosticError, structural_equal
+from relax.script import from_source
 from relax.tir import Block, For, PrimFunc
 
 
@@ -149,6 +150,13 @@ def test_extern():
     block = blocks_of(te.create_prim_func([a, b]))["B"]
     assert [r.buffer.name for r in block.reads] == ["A"]
     assert not tir.undefined_vars(te.create_prim_func([a, b]))
+
+
+def test_a_list_of_one_statement():
+    a = te.placeholder((4,), name="A")
+    b = te.extern((4,), [a], lambda ins, outs: [tir.BufferStore(outs[0], ins[0][0], [0])], "B")
+    func = te.create_prim_func([a, b])
+    assert structural_equal(from_source(func.script()), func)
 
 
 def test_slices_and_axes_are_scalars():

@@ -48,6 +48,44 @@ def test_a_function_of_its_own_sizes(check):
     check(InlinePrivateFunctions(), Before, Expected)
 
 
+def test_a_local_function_whose_parameter_names_one_behind_it(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            a = Before.positive(x)
+            return a
+
+        @R.function(private=True)
+        def positive(v: R.Tensor(("m",), "float32")):
+            s = R.shape_of(v)
+
+            @R.function
+            def inner(w: R.Tensor(t, "float32", ndim=1), t: R.Shape(ndim=1)):
+                r = R.abs(w)
+                return r
+
+            a = inner(v, s)
+            return a
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            s = R.shape_of(x)
+
+            @R.function
+            def inner(w: R.Tensor(t, "float32", ndim=1), t: R.Shape(ndim=1)):
+                r = R.abs(w)
+                return r
+
+            a_1 = inner(x, s)
+            a = a_1
+            return a
+
+    check(InlinePrivateFunctions(), Before, Expected)
+
+
 def test_callees_of_callees_in_dataflow_blocks_and_branches(check):
     @I.ir_module
     class Before:

@@ -23,13 +23,14 @@ from ..expr import (
     convert,
 )
 from ..info.dims import simplify_dim
-from ..info.mapping import bound_in, map_struct_info
+from ..info.mapping import bound_in, fields_in, map_struct_info
 from ..ir import Node, RelaxExpr, StructInfo, map_children, set_slot
 from ..prim import substitute as substitute_prim
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
 from ..prim.expr import cast as cast_prim
 from ..prim.totality import scalar_never_fails
+from ..struct_info import TensorStructInfo
 from ..tir.stmt import PrimFunc
 
 ExprT = TypeVar("ExprT", bound=Node)
@@ -143,10 +144,19 @@ class Substitution:
 
     def function(self, func: Function) -> Function:
         self.define_shape_vars(*(p.struct_info_ for p in func.params if p.struct_info_ is not None))
-        params = self.tuple_of(func.params, self.define)
+        params = self.parameters(func.params)
         body = cast(RelaxExpr, self.node(func.body))
         ret = None if func.ret_struct_info is None else self.info(func.ret_struct_info)
         return func.replace(params=params, body=body, ret_struct_info=ret)
+
+    def parameters(self, params: tuple[Var, ...]) -> tuple[Var, ...]:
+        """The parameters in the place of others: the annotation of one may name another that holds its shape, even one
+        behind it.
+        """
+        named = {shape for p in params for shape in _shapes_named(p.struct_info_)}
+        first = [self.define(p) if p in named else None for p in params]
+        made = tuple(self.define(p) if new is None else new for p, new in zip(params, first, strict=True))
+        return params if all(a is b for a, b in zip(params, made, strict=True)) else made
 
     def seq(self, seq: SeqExpr) -> SeqExpr:
         blocks = self.tuple_of(seq.blocks, self.block)
@@ -179,6 +189,12 @@ class Substitution:
     def tuple_of(items: tuple[Any, ...], function: Any) -> tuple[Any, ...]:
         mapped = tuple([function(item) for item in items])
         return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
+
+
+def _shapes_named(info: StructInfo | None) -> list[Var]:
+    """The variables that hold shapes of tensors in a struct info."""
+    parts = () if info is None else fields_in(info)
+    return [p.shape for p in parts if isinstance(p, TensorStructInfo) and isinstance(p.shape, Var)]
 
 
 __all__ = ["Substitution", "copy_with_new_vars", "substitute"]

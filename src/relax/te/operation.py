@@ -15,7 +15,8 @@ from ..prim import Call, IntImm, PrimExpr, SizeVar, Var, dimensions
 from ..tir.buffer import Buffer, IterVar, Range, Reduce, decl_buffer, to_indices
 from ..tir.functor import post_order_visit
 from ..tir.scalar import as_tuple
-from ..tir.stmt import Evaluate, SeqStmt, Stmt
+from ..tir.statements import seq_of
+from ..tir.stmt import Evaluate, Stmt
 from .tensor import ComputeOp, ExternOp, PlaceholderOp, ProducerLoad, Tensor
 
 
@@ -196,7 +197,7 @@ def _statement(name: str, body: Any) -> Stmt:
     if isinstance(body, Call):
         return Evaluate(body)
     if isinstance(body, (tuple, list)):
-        return SeqStmt(tuple(_statement(name, item) for item in as_tuple(body)))
+        return seq_of(_statement(name, item) for item in as_tuple(body))
     raise TypeError(f"extern {name}: fcompute must return a statement or a call, found {type(body).__name__}")
 
 

@@ -19,7 +19,8 @@ from ..ir import DataType
 from ..ir.tvm_names import answer_missing
 from ..prim import IntImm, PrimExpr, Select, cast, const, intrin, is_const, simplify
 from ..tir.buffer import Buffer
-from ..tir.stmt import AssertStmt, BufferStore, SeqStmt, Stmt
+from ..tir.statements import seq_of
+from ..tir.stmt import AssertStmt, BufferStore, Stmt
 from .twofold import let
 from .util import accumulator_dtype, normalize_axis
 
@@ -305,7 +306,7 @@ def _checked_scales(scales: te.Tensor, lengths: Sequence[PrimExpr], size: Sequen
             over = full - f64(extent)
             legal = intrin.all(scale > 0.0, over >= -0.5 - slack, over <= 1.0 + slack)
             parts.append(AssertStmt(legal, SCALE_MESSAGE, BufferStore(outs[0], scale, (k,))))
-        return SeqStmt(tuple(parts))
+        return seq_of(parts)
 
     return te.extern([(count,)], [scales], statement, "resize_scale", ["float64"])[0]
 

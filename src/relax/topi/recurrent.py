@@ -24,7 +24,7 @@ from typing import Any, Final
 from .. import te
 from ..prim import IntImm, PrimExpr, Select, Var, cast, const, intrin, is_const, simplify
 from ..tir.buffer import Buffer, decl_buffer
-from ..tir.statements import NOTHING
+from ..tir.statements import NOTHING, seq_of
 from ..tir.stmt import AllocBuffer, AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from .recurrent_activations import DEFAULTS, Activation, Scalar, activations_of, default_activations
 from .twofold import let
@@ -446,7 +446,7 @@ class _Task:
         def start(s: PrimExpr, j: PrimExpr) -> Stmt:
             index = writer.state_index(self.d, self.first + s, j)
             stores = [BufferStore(state, writer.initial(given, index), index) for state, given in states]
-            return SeqStmt(tuple(stores))
+            return seq_of(stores)
 
         return self._each(self.scan.hidden, start)
 
