@@ -360,6 +360,27 @@ def test_arguments_that_are_no_dtype_and_no_opset():
     refused(relu(), "E6003", "opset is -3", "the versions that are known", opset=-3)
 
 
+def test_dtypes_of_other_inputs_or_other_than_declared():
+    refused(relu(), "E6003", "dtype_dict names 'z'", "the inputs are x", dtype_dict={"z": "int8"})
+    message = "dtype_dict gives 'float16' for 'x', which is float32"
+    refused(relu(), "E6003", message, "leave it out: the model declares", dtype_dict={"x": "float16"})
+    assert from_onnx(relu(), dtype_dict={"x": "float32"}).functions
+
+
+@pytest.mark.parametrize(
+    "name, value, expected",
+    [
+        ("opset", "13", "a number"),
+        ("opset", True, "a number"),
+        ("shape_dict", [("x", [1])], "a dictionary of shapes by names of inputs"),
+        ("dtype_dict", None, "a dtype, or a dictionary of dtypes by names of inputs"),
+    ],
+)
+def test_arguments_of_another_kind(name, value, expected):
+    with pytest.raises(TypeError, match=f"from_onnx: {name} is {expected}, found {type(value).__name__}"):
+        from_onnx(relu(), **{name: value})
+
+
 def test_negative_dimensions_of_inputs_are_open():
     model = relu()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1

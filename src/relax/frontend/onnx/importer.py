@@ -94,7 +94,7 @@ def from_onnx(
     DiagnosticError
         If the model is broken, or uses what is not supported: all operators that are not are listed.
     TypeError
-        If `model` is something else.
+        If `model` or another argument is something else.
     """
     name = "model"
     stored: Stored = {}
@@ -108,11 +108,23 @@ def from_onnx(
         raise TypeError(
             f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}"
         )
+    _check_types(shape_dict, dtype_dict, opset)
     importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset)
     if not keep_params_in_input:
         digest_beside(stored.values())  # `build` looks for a program that it built before
     importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
     return importer.run(keep_params_in_input, sanitize_input_names)
+
+
+def _check_types(shape_dict: object, dtype_dict: object, opset: object) -> None:
+    """Raise TypeError for an argument of another kind."""
+    for name, value, kinds, expected in (
+        ("shape_dict", shape_dict, (Mapping, type(None)), "a dictionary of shapes by names of inputs"),
+        ("dtype_dict", dtype_dict, (str, Mapping), "a dtype, or a dictionary of dtypes by names of inputs"),
+        ("opset", opset, (int, type(None)), "a number"),
+    ):
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise TypeError(f"from_onnx: {name} is {expected}, found {type(value).__name__}")
 
 
 class _Importer:
@@ -154,6 +166,26 @@ class _Importer:
             if isinstance(shape, str) or not isinstance(shape, Sequence):
                 message = f"shape_dict gives {shape!r} for {key!r}, which is no shape"
                 raise self._misfit(message, 'a shape is a list: ["n", 4]')
+
+        self._check_dtypes(names)
+
+    def _check_dtypes(self, names: Sequence[str]) -> None:
+        """Complain of dtypes for inputs that there are not, or that the model declares otherwise."""
+        if isinstance(self.dtypes, str):
+            return
+        for key in self.dtypes:
+            if key not in names:
+                message = f"dtype_dict names {key!r}, which is no input of the model"
+                raise self._misfit(message, f"the inputs are {', '.join(names)}")
+        for item in self.inputs:
+            tensor = item.type.tensor_type
+            if item.name in self.dtypes and tensor.elem_type:
+                declared = dtype_name(tensor.elem_type, f"{self.name}: input {item.name!r}")
+                if self._default_dtype(item.name) != declared:
+                    message = (
+                        f"dtype_dict gives {self.dtypes[item.name]!r} for {item.name!r}, which is {declared}"
+                    )
+                    raise self._misfit(message, "leave it out: the model declares the dtype of this input")
 
     def _misfit(self, message: str, hint: str) -> DiagnosticError:
         """The error of an argument of from_onnx, to be raised."""
