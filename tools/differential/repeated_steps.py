@@ -18,7 +18,8 @@ class RepeatedSteps(Core):
         text = f"R.{self.choices.pick(('negative', 'abs'))}({v.name})"
         first = self.bind(text, v.kind, v.bound, True, True, keep=False)
         if self.choices.chance(60):
-            self.steps(1)
+            with self.using(v):
+                self.steps(1)
         second = self.bind(text, v.kind, v.bound, True, True, keep=False)
         if self.choices.chance(50):
             self.settle(f"R.add({first.name}, {second.name})", v.kind, v.bound * 2, True)
