@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from relax import te
+from relax.codegen import build_module, resolve
+from relax.schedules.cpu import Product
+from relax.transform import PassContext
 
 
 def product(m, n, k, residual=False, transposed=False, dtype="float32"):
@@ -32,3 +35,25 @@ def integers(*shape):
 def is_by_sevens(func):
     """True for loops of Strassen's algorithm, which have sums of the left operand."""
     return "lefts" in func.script()
+
+
+def packed(func, target, fast=True):
+    """The function for packed weights, and their packing."""
+    with PassContext(config={"relax.fast_algorithms": fast}):
+        result = Product().pack(func, target, [1])
+    assert result is not None
+    return result.func, result.packings[1]
+
+
+class Compiled:
+    """A product by packed weights, for the machine that the tests run on."""
+
+    def __init__(self, m, n, k, fast=True, **options):
+        func, self.packing = packed(product(m, n, k, **options), resolve("llvm"), fast)
+        self.is_by_sevens = is_by_sevens(func)
+        self.kernel = build_module(func)["main"]
+
+    def __call__(self, a, b, *others):
+        result = np.full((a.shape[0], b.shape[1]), 77, "float32")
+        self.kernel(a, self.packing(b), *others, result)
+        return result

@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrix_products import integers, is_by_sevens, product
+from matrix_products import Compiled, integers, is_by_sevens, packed, product
 
 from relax import te, tir
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.runtime import num_threads, set_num_threads
-from relax.schedules.cpu import Product, one_pair
+from relax.schedules.cpu import one_pair
 from relax.schedules.cpu.strassen import ERROR
-from relax.transform import PassContext
 
 COLUMNS = 128
 """The columns of a pair of panels of the machine of the tests."""
 
 
-def packed(func, target, fast=True):
-    """The function for packed weights, and their packing."""
-    with PassContext(config={"relax.fast_algorithms": fast}):
-        result = Product().pack(func, target, [1])
-    assert result is not None
-    return result.func, result.packings[1]
-
-
-class Compiled:
+class OnePair(Compiled):
     """A product by one pair of panels, for the machine that the tests run on."""
 
-    def __init__(self, m, k, fast=True, **options):
-        here = resolve("llvm")
-        self.columns = COLUMNS if here.vector_bits == 512 else COLUMNS // 4
-        func, self.packing = packed(product(m, self.columns, k, **options), here, fast)
-        self.kernel = build_module(func)["main"]
-
-    def __call__(self, a, b, *others):
-        result = np.full((a.shape[0], b.shape[1]), 77, "float32")
-        self.kernel(a, self.packing(b), *others, result)
-        return result
+    def __init__(self, m, k, **options):
+        self.columns = COLUMNS if resolve("llvm").vector_bits == 512 else COLUMNS // 4
+        super().__init__(m, self.columns, k, **options)
 
 
 @pytest.fixture(scope="module")
 def of_any_rows():
     """Weights of a depth whose halves are no whole vectors."""
-    return Compiled(te.var("m", "int64"), 258)
+    return OnePair(te.var("m", "int64"), 258)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +44,7 @@ def test_known_rows_and_what_follows_the_product(m, threads):
     before = num_threads()
     set_num_threads(threads)
     try:
-        compiled = Compiled(m, 300, residual=True)
+        compiled = OnePair(m, 300, residual=True)
         n = compiled.columns
         a, b, bias, r = integers(m, 300), integers(300, n), integers(n), integers(m, n)
         np.testing.assert_array_equal(compiled(a, b, bias, r), np.maximum(a @ b + bias, 0) + r)
@@ -86,13 +70,13 @@ def test_the_interpreter_computes_the_same(target, monkeypatch, m, k):
 @pytest.mark.parametrize("scale", [1, 1e-18, 1e15])
 def test_the_error_is_within_its_bound(scale):
     generator = np.random.default_rng(1)
-    compiled, m, k = Compiled(64, 784), 64, 784
+    compiled, m, k = OnePair(64, 784), 64, 784
     a = (generator.standard_normal((m, k)) * scale).astype("float32")
     b = generator.standard_normal((k, compiled.columns)).astype("float32")
     exact = a.astype("float64") @ b.astype("float64")
     error = np.abs(compiled(a, b) - exact).max()
     assert error <= ERROR * (k + 18) * k * 2**-24 * float(np.abs(a).max()) * float(np.abs(b).max())
-    assert error <= 6 * np.abs(Compiled(64, 784, fast=False)(a, b) - exact).max()
+    assert error <= 6 * np.abs(OnePair(64, 784, fast=False)(a, b) - exact).max()
 
 
 @pytest.mark.parametrize("rows", [slice(50, 51), slice(0, 10), slice(10, 60), slice(0, 64, 2)])
@@ -114,7 +98,7 @@ def test_what_is_not_finite_stays_in_its_row(of_any_rows, value):
     """A sum of quarters has it in two rows; the plain product computes all again."""
     a, b = integers(64, 258), integers(258, of_any_rows.columns)
     a[41, 200] = value
-    expected = Compiled(64, 258, fast=False)(a, b)
+    expected = OnePair(64, 258, fast=False)(a, b)
     assert np.isfinite(np.delete(expected, 41, 0)).all()
     np.testing.assert_array_equal(of_any_rows(a, b), expected)
 
@@ -122,7 +106,7 @@ def test_what_is_not_finite_stays_in_its_row(of_any_rows, value):
 def test_weights_that_are_not_finite(of_any_rows):
     a, b = integers(64, 258), integers(258, of_any_rows.columns)
     b[3, 7], b[250, 1] = np.inf, np.nan
-    expected = Compiled(64, 258, fast=False)(a, b)
+    expected = OnePair(64, 258, fast=False)(a, b)
     assert np.isfinite(np.delete(expected, [1, 7], 1)).all()
     np.testing.assert_array_equal(of_any_rows(a, b), expected)
 

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrix_products import integers, is_by_sevens, product
+from matrix_products import Compiled, integers, is_by_sevens, packed, product
 
 from relax import te, tir
 from relax.codegen import build_module, resolve, worker
 from relax.codegen.module import kernel_texts
 from relax.ir import IRModule
 from relax.runtime import num_threads, set_num_threads
-from relax.schedules.cpu import Product, strassen
+from relax.schedules.cpu import strassen
 from relax.schedules.cpu.strassen import ERROR
 from relax.tir.functor import StmtExprMutator
-from relax.transform import PassContext
-
-
-def packed(func, target, fast=True):
-    """The function for packed weights, and their packing."""
-    with PassContext(config={"relax.fast_algorithms": fast}):
-        result = Product().pack(func, target, [1])
-    assert result is not None
-    return result.func, result.packings[1]
-
-
-class Compiled:
-    """A product for the machine that the tests run on, which computes by sevens there too."""
-
-    def __init__(self, m, n, k, fast=True, **options):
-        func, self.packing = packed(product(m, n, k, **options), resolve("llvm"), fast)
-        self.is_by_sevens = is_by_sevens(func)
-        self.kernel = build_module(func)["main"]
-
-    def __call__(self, a, b, *others):
-        result = np.full((a.shape[0], b.shape[1]), 77, "float32")
-        self.kernel(a, self.packing(b), *others, result)
-        return result
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from math import prod
 from typing import Final
 
 from ..ir import DataType
-from ..prim import Add, Call, Cast, IntImm, Mul, PrimExpr, Select, Var, is_const, simplify
+from ..prim import Call, Cast, IntImm, PrimExpr, Select, Var, is_const, simplify
 from .buffer import Buffer, BufferLoad
-from .convolution import RANK, Chain
+from .convolution import RANK, Chain, summed_product
 from .nests import Nest, nest_of, root_of
 from .stmt import PrimFunc
 
@@ -69,17 +69,8 @@ def byte_convolution_of(func: PrimFunc) -> Chain | None:
 
 def _operands(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
     """The weights and the data of a sum; None if it is no convolution that the module is about."""
-    store = nest.stores[0]
-    if (
-        len(nest.stores) != 1
-        or not isinstance(store.value, Add)
-        or not _is_image(store.indices, store.buffer)
-    ):
-        return None
-    total, product = store.value.a, store.value.b
-    if not isinstance(product, Mul):
-        total, product = product, total
-    if not isinstance(total, BufferLoad) or total.buffer is not store.buffer or not isinstance(product, Mul):
+    store, product = nest.stores[0], summed_product(nest)
+    if product is None or not _is_image(store.indices, store.buffer):
         return None
     factors = [factor.value if isinstance(factor, Cast) else factor for factor in (product.a, product.b)]
     loads = [factor for factor in factors if isinstance(factor, BufferLoad)]

@@ -136,16 +136,23 @@ def convolution_of(func: PrimFunc) -> Convolution | None:
 
 def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
     """The factors of the products that a reduction adds up, each an element of a tensor."""
+    product = summed_product(nest)
+    if product is None:
+        return None
+    a, b = (_unwidened(factor) for factor in (product.a, product.b))
+    return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
+
+
+def summed_product(nest: Nest) -> Mul | None:
+    """The product that a reduction adds to its result; None if it does something else."""
     store = nest.stores[0]
     if len(nest.stores) != 1 or not isinstance(store.value, Add):
         return None
     total, product = store.value.a, store.value.b
     if not isinstance(product, Mul):
         total, product = product, total
-    if not isinstance(total, BufferLoad) or total.buffer is not store.buffer or not isinstance(product, Mul):
-        return None
-    a, b = (_unwidened(factor) for factor in (product.a, product.b))
-    return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
+    is_sum = isinstance(total, BufferLoad) and total.buffer is store.buffer
+    return product if is_sum and isinstance(product, Mul) else None
 
 
 def _unwidened(factor: PrimExpr) -> PrimExpr:

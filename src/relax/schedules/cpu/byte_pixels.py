@@ -47,7 +47,7 @@ from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .channels_last import own_accesses, with_channels_first
-from .operands import Results, is_large_sum
+from .operands import Results, ResultStore, is_large_sum
 from .outer_products import RegisterTile
 from .packed_weights import Declare, packed_kernels
 from .pixels import WeightBlocks
@@ -145,18 +145,6 @@ class PixelBlocks:
 
 
 @dataclass(frozen=True)
-class _Finish:
-    """The store of a result, as `Results` reads it."""
-
-    row: Var
-    """The pixel."""
-    column: Var
-    """The output channel."""
-    store: BufferStore
-    total: Var
-
-
-@dataclass(frozen=True)
 class _Data:
     """The data as tiles read them: Buffer[n, y, x, c], with the padding, and the strides of pixels."""
 
@@ -237,7 +225,7 @@ class _Writer:
             accesses[view] = there, LAST
         store = PermutedAccesses(accesses).visit(self.merged.store)
         assert isinstance(store, BufferStore)
-        self.finish = _Finish(self.merged.pixel, self.windows.channel.var, store, self.merged.total)
+        self.finish = ResultStore(self.merged.pixel, self.windows.channel.var, store, self.merged.total)
         result = self._with_data(lambda data: self._tasks(data, weights))
         if written.data not in own:
             turned = block([result, DeclBuffer(written, self._turned(store.buffer, written))])

@@ -22,7 +22,6 @@ along lines above 4, and numbers of other kinds than float32 and float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -36,7 +35,6 @@ from ...tir import (
     AllocBuffer,
     Buffer,
     BufferLoad,
-    BufferStore,
     DeclBuffer,
     Evaluate,
     ForKind,
@@ -50,7 +48,7 @@ from ...tir.convolution import FEW
 from ..build import block, int64, let, loop, named, ramp, scratch, spread, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
-from .operands import Results
+from .operands import Results, ResultStore
 from .outer_products import RegisterTile, register_tile
 from .packed_weights import Declare, packed_kernels
 from .pixels import WeightBlocks
@@ -107,18 +105,6 @@ def _fits(windows: Windows, lanes: int) -> bool:
     return taps > 1 and 0 < inputs.value <= FEW and outputs.value > 0
 
 
-@dataclass(frozen=True)
-class _Finish:
-    """The store of a result, as `Results` reads it."""
-
-    row: Var
-    """The output channel."""
-    column: Var
-    """The pixel of a line."""
-    store: BufferStore
-    total: Var
-
-
 class _Writer:
     """Writes the loops of one convolution."""
 
@@ -133,7 +119,7 @@ class _Writer:
         store, total = finished(kernel)
         varying = (total, *(a.pixel.var for a in self.windows.axes), *(v.var for v in self.windows.batch))
         store, self.tables = with_tables(store, self.windows.channel, varying)
-        self.finish = _Finish(self.windows.channel.var, self.columns.pixel.var, store, total)
+        self.finish = ResultStore(self.windows.channel.var, self.columns.pixel.var, store, total)
         self.sizes = Sizes()
         self.leading = [size_of(v) for v in self.windows.batch]
         high, wide = (4, 4) if tile.vectors > 2 else (6, 2)

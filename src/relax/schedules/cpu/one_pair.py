@@ -30,22 +30,22 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...ir.transform import FAST_ALGORITHMS, PassContext
-from ...prim import LE, LT, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, is_const, simplify
-from ...prim.instructions import prefetch, vector_reduce_max
-from ...prim.intrin import abs as absolute
+from ...prim import LE, LT, NE, Add, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.nests import loads_in
 from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
-from .operands import Matrices, Results, tile_view
+from .operands import Matrices, tile_view
 from .outer_products import RegisterTile, register_tile
 from .packed_panels import PanelPacking
 from .strassen import LEAST_DEPTH, LEAST_ROWS, SUMS, WASTE
-from .strassen_slabs import EVEN, PRODUCTS
+from .strassen_results import QUARTERS, Quarters, combined_quarters
+from .strassen_slabs import PRODUCTS, each_vector, seven_lefts, uneven
 from .tiling import LOW, tile_for
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -143,7 +143,7 @@ class OnePair:
         assert operands.packed is not None
         self.operands, self.packed, self.cores = operands, operands.packed, target.num_cores
         self.tile, self.dtype = tile_for(target, 32), "float32"
-        self.vector = f"float32x{self.tile.lanes}"
+        self.quarters = Quarters(operands, self.tile)
         self.half = operands.depth.value // 2
         self.pitch = -(-self.half // self.tile.lanes) * self.tile.lanes
         """The elements between neighbouring rows of sums of A: whole vectors."""
@@ -199,13 +199,11 @@ class OnePair:
             vector_store(part.flag, (0,), spread(const(0, self.dtype), lanes)),
             loop("r", part.height, lambda r: self._lefts(part, r)),
             loop("i", PRODUCTS, lambda i: self._product(part, i)),
-            loop("r", part.height, lambda r: self._each_vector(lambda c: self._combined(part, r, c))),
+            loop("r", part.height, lambda r: each_vector(
+                self.tile, lambda c: combined_quarters(part.sums, part.flag, r, c, lanes))),
             vector_store(flags, place, vector_load(part.flag, (0,), lanes)),
-            loop("q", SUMS, lambda q: self._quarter(part, q)),
+            loop("q", QUARTERS, lambda q: self._quarter(part, q)),
         ])  # fmt: skip
-
-    def _each_vector(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        return loop("v", self.tile.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
 
     # ------------------------------------------------------------------ sums of A
 
@@ -222,7 +220,7 @@ class OnePair:
             result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
                 *(vector_store(greatest, (i, 0), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
                 *self._vectors_of_row(lambda c, mask: self._seven(part, greatest, views, (r, c), mask)),
-                self._compared(part, greatest),
+                vector_store(part.flag, (0,), Add(vector_load(part.flag, (0,), lanes), uneven(greatest, lanes))),
             ]))  # fmt: skip
             for view in reversed(views):
                 result = DeclBuffer(view, result)
@@ -247,30 +245,8 @@ class OnePair:
     ) -> Stmt:  # fmt: skip
         """A vector of each left operand, and the greatest elements of both rows."""
         lanes, (r, c) = self.tile.lanes, place
-        a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
-        s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
-        values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
-
-        def greater(i: int, a: PrimExpr, b: PrimExpr) -> Stmt:
-            most = maximum(absolute(a), absolute(b))
-            return vector_store(greatest, (i, 0), maximum(vector_load(greatest, (i, 0), lanes), most))
-
-        result = block([
-            *(vector_store(part.lefts, (i, r, c), value) for i, value in enumerate(values)),
-            greater(0, a11, a12), greater(1, a21, a22),
-        ])  # fmt: skip
-        result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
-        for var, view in reversed(list(zip((a11, a12, a21, a22), views, strict=True))):
-            result = LetStmt(var, vector_load(view, (0, c), lanes, mask), result)
-        return result
-
-    def _compared(self, part: _Part, greatest: Buffer) -> Stmt:
-        """Note if the greatest elements of two rows are very different."""
-        lanes = self.tile.lanes
-        upper, lower = (vector_reduce_max(vector_load(greatest, (i, 0), lanes)) for i in (0, 1))
-        even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
-        flag = spread(Select(even, const(0, self.dtype), const(1, self.dtype)), lanes)
-        return vector_store(part.flag, (0,), Add(vector_load(part.flag, (0,), lanes), flag))
+        loads = [vector_load(view, (0, c), lanes, mask) for view in views]
+        return seven_lefts(loads, greatest, lambda i, x: vector_store(part.lefts, (i, r, c), x))
 
     # ------------------------------------------------------------------ products
 
@@ -318,63 +294,24 @@ class OnePair:
                 tile.each(lambda p, v: vector_store(part.sums, (i, first + p, v * lanes), tile.load(p, v))),
             ])  # fmt: skip
 
-        def viewed(first: PrimExpr) -> Stmt:
-            left = decl_buffer(
-                (int64(height), int64(self.half)), self.dtype, "left", data=part.lefts.data,
-                strides=[int64(self.pitch), int64(1)], elem_offset=simplify((i * most + first) * self.pitch),
-            )  # fmt: skip
-            tile = register_tile(height, self.tile.vectors, lanes, self.dtype, lambda tile: body(tile, left))
-            return DeclBuffer(left, tile)
-
-        return viewed(simplify(first))
+        left = decl_buffer(
+            (int64(height), int64(self.half)), self.dtype, "left", data=part.lefts.data,
+            strides=[int64(self.pitch), int64(1)], elem_offset=simplify((i * most + first) * self.pitch),
+        )  # fmt: skip
+        tile = register_tile(height, self.tile.vectors, lanes, self.dtype, lambda tile: body(tile, left))
+        return DeclBuffer(left, tile)
 
     # ------------------------------------------------------------------ results
 
-    def _combined(self, part: _Part, r: PrimExpr, c: PrimExpr) -> Stmt:
-        """A vector of each quarter of the results from the seven products, in the place of the first four."""
-        lanes = self.tile.lanes
-        p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
-        u, w = Var("u", self.vector), Var("w", self.vector)
-        c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
-        total = Add(Add(c11, c12), Add(c21, c22))
-        found = Add(vector_load(part.flag, (0,), lanes), Mul(total, spread(const(0, self.dtype), lanes)))
-        result = block([
-            *(vector_store(part.sums, (i, r, c), value) for i, value in enumerate(quarters)),
-            vector_store(part.flag, (0,), found),
-        ])  # fmt: skip
-        values = [
-            (u, Add(p[0], p[4])), (w, Add(u, p[6])), (c11, Add(p[0], p[1])),
-            (c12, Add(Add(u, p[3]), p[2])), (c21, Add(w, p[5])), (c22, Add(w, p[3])),
-        ]  # fmt: skip
-        loads = [(var, vector_load(part.sums, (i, r, c), lanes)) for i, var in enumerate(p)]
-        for var, value in reversed([*loads, *values]):
-            result = LetStmt(var, value, result)
-        return result
-
     def _quarter(self, part: _Part, q: Var) -> Stmt:
         """Store what is made of a quarter, as far as it has rows."""
-        lanes, operands, width = self.tile.lanes, self.operands, self.tile.columns
+        operands = self.operands
         row = simplify(part.first + floordiv(q, 2) * part.height)
+        column = floormod(q, 2) * self.tile.columns
         count = minimum(part.height, maximum(operands.rows - row, int64(0)))
-
-        def stored(row: PrimExpr, count: PrimExpr, column: PrimExpr) -> Stmt:
-            result = Results(operands, {operands.row: row, operands.column: column}, count, int64(width))
-
-            def vector(r: Var, c: PrimExpr) -> Stmt:
-                if result.is_sum:
-                    return vector_store(
-                        result.out, result.place(r, c), vector_load(part.sums, (q, r, c), lanes)
-                    )
-                return loop("x", lanes, lambda x: result.made(
-                    r, c + x, BufferLoad(part.sums, (q, r, c + x))), ForKind.VECTORIZED)  # fmt: skip
-
-            return result.declared(loop("r", count, lambda r: loop(
-                "v", self.tile.vectors, lambda v: vector(r, v * lanes))))  # fmt: skip
-
-        column = floormod(q, 2) * width
         return let("row", minimum(row, operands.rows), lambda row: named(
             "count", simplify(count), lambda count: let("column", column, lambda column: IfThenElse(
-                count > 0, stored(row, count, column)))))  # fmt: skip
+                count > 0, self.quarters.stored(part.sums, (q, int64(0)), (row, column), count)))))  # fmt: skip
 
 
 __all__ = ["OnePair", "PairPacking", "is_packed_pair", "is_worth_it", "packing_of_pair"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from ...ir import DataType
@@ -279,6 +280,16 @@ class Finished(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ResultStore:
+    """The store of a result, in the terms of a kernel that has other variables than a product."""
+
+    row: Var
+    column: Var
+    store: BufferStore
+    total: Var
+
+
 class Results:
     """The results of a tile, as views of what their stores read and write.
 
@@ -382,6 +393,6 @@ class _Viewed(StmtExprMutator):
 
 
 __all__ = [
-    "DeclaredOperands", "Finished", "Matrices", "Operands", "Results", "Values", "float_product_of",
+    "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "float_product_of",
     "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ class Quarters:
 
     def __init__(self, operands: Matrices, tile: Tile) -> None:
         self.operands, self.tile = operands, tile
-        self.dtype, self.vector = "float32", f"float32x{tile.lanes}"
+        self.dtype = "float32"
 
     def finished(self, part: Part, flags: Buffer, task: Var) -> Stmt:
         """The results of a part, a tile of each quarter at a time: what is combined is stored from the first cache."""
@@ -47,7 +47,7 @@ class Quarters:
                 return block([
                     vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
                     loop("r", rows, lambda r: each_vector(
-                        self.tile, lambda c: self._combined(part.sums, flag, first + r, c))),
+                        self.tile, lambda c: combined_quarters(part.sums, flag, first + r, c, lanes))),
                     vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
                 ])  # fmt: skip
 
@@ -62,32 +62,6 @@ class Quarters:
 
         return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
 
-    def _combined(self, sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
-        """A vector of each quarter of the results from the seven products, in the place of the first four.
-
-        Where one is not finite, the flag becomes something else than 0.
-        """
-        lanes = self.tile.lanes
-        p = [Var(f"p{i}", self.vector) for i in range(PRODUCTS)]
-        first, second, third, fourth, fifth, sixth, seventh = p
-        u, w = Var("u", self.vector), Var("w", self.vector)
-        c11, c12, c21, c22 = quarters = [Var(name, self.vector) for name in ("c11", "c12", "c21", "c22")]
-        total = Add(Add(c11, c12), Add(c21, c22))
-        zero = spread(const(0, self.dtype), lanes)
-        found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
-        result = block([
-            *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
-            vector_store(flag, (int64(0),), found),
-        ])  # fmt: skip
-        values = [
-            (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
-            (c12, Add(Add(u, fourth), third)), (c21, Add(w, sixth)), (c22, Add(w, fourth)),
-        ]  # fmt: skip
-        loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
-        for var, value in reversed([*loads, *values]):
-            result = LetStmt(var, value, result)
-        return result
-
     def _quarter(self, part: Part, q: Var, first: PrimExpr, most: PrimExpr) -> Stmt:
         """Store what is made of a tile of a quarter, as far as it has rows."""
         slab, height = part.slab, self.tile.rows
@@ -98,10 +72,10 @@ class Quarters:
         row = slab.first + lower * slab.upper + begin
         column = (part.pair * 2 + right) * self.tile.columns
         return named("count", simplify(count), lambda count: IfThenElse(count > 0, let(
-            "row", row, lambda row: let("column", column, lambda column: self._stored(
+            "row", row, lambda row: let("column", column, lambda column: self.stored(
                 part.sums, (q, first), (row, column), count)))))  # fmt: skip
 
-    def _stored(
+    def stored(
         self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr
     ) -> Stmt:
         """Store the results of some rows of a quarter, and ask for the place of those of the next tile."""
@@ -127,4 +101,31 @@ class Quarters:
         return result.declared(loop("r", count, row_of))
 
 
-__all__ = ["LOWS", "Quarters"]
+def combined_quarters(sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr, lanes: int) -> Stmt:
+    """A vector of each quarter of the results from the seven products, in the place of the first four.
+
+    Where one is not finite, the flag becomes something else than 0.
+    """
+    vector = f"float32x{lanes}"
+    p = [Var(f"p{i}", vector) for i in range(PRODUCTS)]
+    first, second, third, fourth, fifth, sixth, seventh = p
+    u, w = Var("u", vector), Var("w", vector)
+    c11, c12, c21, c22 = quarters = [Var(name, vector) for name in ("c11", "c12", "c21", "c22")]
+    total = Add(Add(c11, c12), Add(c21, c22))
+    zero = spread(const(0, "float32"), lanes)
+    found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
+    result = block([
+        *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
+        vector_store(flag, (int64(0),), found),
+    ])  # fmt: skip
+    values = [
+        (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),
+        (c12, Add(Add(u, fourth), third)), (c21, Add(w, sixth)), (c22, Add(w, fourth)),
+    ]  # fmt: skip
+    loads = [(x, vector_load(sums, (int64(i), r, c), lanes)) for i, x in enumerate(p)]
+    for var, value in reversed([*loads, *values]):
+        result = LetStmt(var, value, result)
+    return result
+
+
+__all__ = ["LOWS", "QUARTERS", "Quarters", "combined_quarters"]

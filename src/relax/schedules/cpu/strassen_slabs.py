@@ -9,7 +9,7 @@ Rows and depths that do not fill tiles are filled up here: rows with the last ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,7 +104,7 @@ class Lefts:
 
     def __init__(self, operands: Matrices, tile: Tile, cut: Cut) -> None:
         self.operands, self.tile, self.cut = operands, tile, cut
-        self.dtype, self.vector = "float32", f"float32x{tile.lanes}"
+        self.dtype = "float32"
 
     def made(self, slab: Slab) -> Stmt:
         """The seven left operands of a slab."""
@@ -128,22 +128,13 @@ class Lefts:
                 *(vector_store(greatest, (int64(i), int64(0)), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
                 loop("ko", self.cut.blocks, lambda ko: loop("v", self.cut.pitch // lanes, lambda v: (
                     self._seven_lefts(slab.lefts, greatest, views, ko, r, v * lanes)))),
-                self._compared(slab, greatest, r),
+                vector_store(slab.uneven, (r, int64(0)), uneven(greatest, lanes)),
             ]))  # fmt: skip
             for view in reversed(views):
                 result = DeclBuffer(view, result)
             return result
 
         return loop("r", simplify(slab.tiles * self.tile.rows), row, ForKind.PARALLEL)
-
-    def _compared(self, slab: Slab, greatest: Buffer, r: Var) -> Stmt:
-        """Note if the greatest elements of two rows are very different."""
-        upper, lower = (
-            vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), self.tile.lanes)) for i in (0, 1)
-        )
-        even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
-        flag = Select(even, const(0, self.dtype), const(1, self.dtype))
-        return vector_store(slab.uneven, (r, int64(0)), spread(flag, self.tile.lanes))
 
     def evenness(self, slab: Slab, finite: Buffer) -> Stmt:
         """No panels are computed if any rows are very different."""
@@ -177,21 +168,52 @@ class Lefts:
             vector_load(view, (int64(0), place), lanes, mask(size))
             for view, size in zip(views, sizes, strict=True)
         ]
-        a11, a12, a21, a22 = (Var(name, self.vector) for name in ("a11", "a12", "a21", "a22"))
-        s1, s2 = Var("s1", self.vector), Var("s2", self.vector)
-        values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
         # A may be in the third level, and rows of a block are short for what processors recognise.
-        result = block([
-            *(Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views),
-            *(vector_store(lefts, (ko, int64(i), r, c), x) for i, x in enumerate(values)),
-            *(vector_store(greatest, (int64(i), int64(0)), maximum(
-                vector_load(greatest, (int64(i), int64(0)), lanes), maximum(absolute(a), absolute(b))))
-              for i, (a, b) in enumerate(((a11, a12), (a21, a22)))),
-        ])  # fmt: skip
-        result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
-        for var, load in reversed(list(zip((a11, a12, a21, a22), loads, strict=True))):
-            result = LetStmt(var, load, result)
-        return result
+        asked = (Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views)
+        return seven_lefts(loads, greatest, lambda i, x: vector_store(lefts, (ko, int64(i), r, c), x), asked)
 
 
-__all__ = ["EVEN", "PRODUCTS", "Cut", "Lefts", "Part", "Slab", "each_vector", "vector_loop"]
+def seven_lefts(
+    loads: Sequence[PrimExpr],
+    greatest: Buffer,
+    store: Callable[[int, PrimExpr], Stmt],
+    before: Iterable[Stmt] = (),
+) -> Stmt:
+    """A vector of each left operand, of those of A11, A12, A21 and A22, and the greatest elements of both rows."""
+    vector, lanes = loads[0].dtype, loads[0].dtype.lanes
+    a11, a12, a21, a22 = quarters = [Var(name, vector) for name in ("a11", "a12", "a21", "a22")]
+    s1, s2 = Var("s1", vector), Var("s2", vector)
+    values = (a11, a12, Sub(a12, s2), s1, s2, a22, Sub(a11, a21))
+
+    def greater(i: int, a: PrimExpr, b: PrimExpr) -> Stmt:
+        place, most = (int64(i), int64(0)), maximum(absolute(a), absolute(b))
+        return vector_store(greatest, place, maximum(vector_load(greatest, place, lanes), most))
+
+    result = block(
+        [*before, *map(store, range(PRODUCTS), values), greater(0, a11, a12), greater(1, a21, a22)]
+    )
+    result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
+    for var, load in reversed(list(zip(quarters, loads, strict=True))):
+        result = LetStmt(var, load, result)
+    return result
+
+
+def uneven(greatest: Buffer, lanes: int) -> PrimExpr:
+    """A vector of ones if the greatest elements of two rows are very different, else of zeros."""
+    upper, lower = (vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), lanes)) for i in (0, 1))
+    even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
+    return spread(Select(even, const(0, "float32"), const(1, "float32")), lanes)
+
+
+__all__ = [
+    "EVEN",
+    "PRODUCTS",
+    "Cut",
+    "Lefts",
+    "Part",
+    "Slab",
+    "each_vector",
+    "seven_lefts",
+    "uneven",
+    "vector_loop",
+]
