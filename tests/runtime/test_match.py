@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -385,3 +386,40 @@ def test_match_shape_value():
 def test_arguments_that_are_missing_are_errors_with_a_text(name, args, error, message):
     with pytest.raises(error, match=f"^{message}"):
         BUILTINS[f"vm.builtin.{name}"].function(*args)
+
+
+PAIR = '[["tensor",1,"float32",[3,0],[]],["tuple",2,"",[],[0,0]],["tuple",2,"",[],[1,1]]]'
+"""Pairs of pairs of a vector, whose size is in a slot."""
+
+
+def test_match_parts():
+    check = B["match_parts"]
+    pair = (tensor(4), tensor(4))
+    check((pair, pair), heap(4), PAIR, W)
+    with pytest.raises(ValueError, match=re.escape(f"{W}[1][0]: dimension 0 is 3, expected n = 4")):
+        check((pair, (tensor(3), tensor(4))), heap(4), PAIR, W)
+    with pytest.raises(ValueError, match=re.escape(f"{W}[0]: ")):
+        check(((tensor(4),), pair), heap(4), PAIR, W)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        "[",
+        "[]",
+        "7",
+        "[7]",
+        '[["tuple",1,"",[],[0]]]',
+        '[["tuple",2,"",[],[null]]]',
+        '[["tensor",1,"float32",[1,0],[]]]',
+        '[["tensor",1,"float32",[3],[]]]',
+        '[["tensor",1,"float32",[],[null]]]',
+        '[["list",0,"",[],[]]]',
+        '[["tuple",0,"",[],["0"]]]',
+        "[" * 100_000,
+    ],
+)
+def test_a_table_that_is_none(table):
+    with pytest.raises(ValueError, match="match_parts: this is no table of what is matched: "):
+        B["match_parts"]((), None, table, W)

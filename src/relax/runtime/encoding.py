@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable, Generator
-from typing import Final, TypeVar
-
-from .info import TupleInfo
+from typing import Any, Final, TypeVar
 
 _DOUBLE = struct.Struct("<d")
 _MAX_DEPTH: Final = 200
@@ -89,8 +87,8 @@ class Reader:
         self.at = 0
         self.section = section
         self.depth = 0
-        self.tuples: dict[bytes, TupleInfo] = {}
-        """The infos of tuples that were read, by their bytes."""
+        self.known: dict[bytes, Any] = {}
+        """Values that were read, by their bytes, for readers that share what is written alike."""
 
     def fail(self, what: str) -> ExecutableError:
         return ExecutableError(f"section {self.section} is malformed at byte {self.at}: {what}")

@@ -157,7 +157,7 @@ def read_info(r: Reader) -> Info:
             return TensorInfo(_read_dims(r), _read_dtype(r), r.int(), r.text())
         case 4:
             info = TupleInfo(r.many(read_info))
-            return r.tuples.setdefault(bytes(r.data[start : r.at]), info)
+            return r.known.setdefault(bytes(r.data[start : r.at]), info)
         case 5:
             params = r.many(read_info) if r.bool() else None
             return FuncInfo(params, r.nested(read_info), r.bool())

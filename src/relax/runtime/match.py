@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import tvm_ffi
 
@@ -34,6 +34,8 @@ ASSERT_SLOT: Final = 3
 """The dimension equals what is in the slot."""
 STORE_SIZE: Final = 4
 """Store a scalar that stands for a dimension elsewhere: it must be one that a dimension may be."""
+
+_COMPARING: Final = (ASSERT_IMM, IGNORE, ASSERT_SLOT)
 
 USE_IMM: Final = 0
 """A dimension of a new shape is the immediate value."""
@@ -102,9 +104,31 @@ def match_parts(value: Any, heap: Any, table: str, context: str) -> None:
                 pending.append((part[place], field, f"{where}[{place}]"))
 
 
+_Entry: TypeAlias = "tuple[str, int, str, list[Any], list[int | None]]"
+
+
 @functools.lru_cache(maxsize=256)
-def _entries(table: str) -> list[tuple[str, int, str, list[Any], list[int | None]]]:
-    return json.loads(table)
+def _entries(table: str) -> list[_Entry]:
+    """The entries of a table. Raises ValueError for a text that is none, as a file may have it."""
+    try:
+        entries = json.loads(table)
+        if entries and all(_is_entry(entry, index) for index, entry in enumerate(entries)):
+            return entries
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise ValueError(f"match_parts: this is no table of what is matched: {table[:200]}")
+
+
+def _is_entry(entry: Any, index: int) -> bool:
+    """True for an entry that compares, and whose fields are entries before it."""
+    kind, size, dtype, codes, fields = entry
+    pairs = list(zip(codes[::2], codes[1::2], strict=True))
+    compares = all(code in _COMPARING and isinstance(operand, int | float) for code, operand in pairs)
+    inside = all(field is None or (isinstance(field, int) and 0 <= field < index) for field in fields)
+    fits = len(fields) == size if kind == "tuple" else not fields
+    return (
+        kind in _KINDS and isinstance(size, int) and isinstance(dtype, str) and compares and inside and fits
+    )
 
 
 def _match_number(found: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:
