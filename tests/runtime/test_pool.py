@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import subprocess
 import sys
@@ -348,10 +349,11 @@ def test_a_thread_begins_with_a_part_of_its_own(module):
     """What a thread wrote in one loop over some rows it reads in the next."""
     launch = LAUNCHER(native._symbols[threads.LAUNCH])
     ran = [0] * 8
+    data = bytes(8 << 20)
 
     def body(_, begin, end):
         ran[begin:end] = [threading.get_ident()] * (end - begin)
-        time.sleep(0.02)
+        hashlib.sha256(data)  # without the lock of the interpreter: threads that sleep may share a processor
         return 0
 
     def apart():
