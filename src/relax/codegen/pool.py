@@ -18,8 +18,13 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
 * `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
   only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
 * Idle workers spin for a moment, then offer their processor to others while they look, then sleep in a futex. As many
-  are woken as seats would stay free. A worker on the processor of the thread that entered the region leaves it to that.
-  It sleeps once: the system moves a thread to a free processor when it is woken, and otherwise only after many regions.
+  are woken as seats would stay free.
+* A worker gives up the processor of the thread that entered the last region before it sleeps, and one that it finds
+  itself on beside that thread: its affinity mask becomes the mask it had less that processor. Where processors share
+  no cache, the system wakes a thread on the processor of the one that woke it, though another one is free: the worker
+  then waited 1.7 ms for that thread to be interrupted; on the other one it begins 0.07 ms after it was woken (two of a
+  virtual AMD EPYC, Linux 6.18). A mask that somebody else has set is respected from then on. A worker that has no other
+  processor leaves that one to the thread that entered the region.
 * The thread that entered a region keeps account of what the workers save and what waiting for them costs, in ticks of
   the processor's clock, older regions counting less. Where others use the processors too, a worker may be stopped
   within a chunk, and waiting for it may cost more than was saved. After a loss, regions are serial for some time.
@@ -233,11 +238,64 @@ done:
 }
 """
 
+# Gives up a processor, and tells if this thread may run on another one. `own` is the mask it had, `given` the one that it
+# was given here; a mask that is neither has been set by somebody else. A system whose masks are longer has none here.
+_AVOID = """define internal i1 @avoid(i32 %processor, ptr %own, ptr %given) nounwind noinline cold {
+entry:
+  %found = alloca i1024, align 16
+  %wanted = alloca i1024, align 16
+  %bad = icmp ugt i32 %processor, 1023
+  br i1 %bad, label %none, label %ask
+ask:
+  %got = call i32 @sched_getaffinity(i32 0, i64 128, ptr %found)
+  %known = icmp eq i32 %got, 0
+  br i1 %known, label %see, label %none
+see:
+  %now = load i1024, ptr %found
+  %last = load i1024, ptr %given
+  %same = icmp eq i1024 %now, %last
+  br i1 %same, label %choose, label %adopt
+adopt:
+  store i1024 %now, ptr %own
+  store i1024 %now, ptr %given
+  br label %choose
+choose:
+  %all = load i1024, ptr %own
+  %place = zext i32 %processor to i1024
+  %bit = shl i1024 1, %place
+  %others = xor i1024 %bit, -1
+  %rest = and i1024 %all, %others
+  %alone = icmp eq i1024 %rest, 0
+  br i1 %alone, label %none, label %compare
+compare:
+  %done = icmp eq i1024 %rest, %now
+  br i1 %done, label %fine, label %set
+set:
+  store i1024 %rest, ptr %wanted
+  %status = call i32 @sched_setaffinity(i32 0, i64 128, ptr %wanted)
+  %taken = icmp eq i32 %status, 0
+  br i1 %taken, label %keep, label %none
+keep:
+  %read = call i32 @sched_getaffinity(i32 0, i64 128, ptr %found)
+  %as_set = load i1024, ptr %found
+  store i1024 %as_set, ptr %given
+  br label %fine
+fine:
+  ret i1 true
+none:
+  ret i1 false
+}
+"""
+
 _WORKER = """define internal ptr @worker(ptr %named) nounwind noinline {
 entry:
   %address = ptrtoint ptr %named to i64
   %number = trunc i64 %address to i32
   %mode0 = call i64 @get_mode()
+  %own = alloca i1024, align 16
+  %given = alloca i1024, align 16
+  store i1024 0, ptr %own
+  store i1024 0, ptr %given
   br label %idle
 idle:
   %seen = phi i32 [ 0, %entry ], [ %seen, %slept ], [ %region, %left ]
@@ -263,6 +321,9 @@ place:
   %apart = icmp ne i32 %here, %there
   br i1 %apart, label %enter, label %beside
 beside:
+  %moved = call i1 @avoid(i32 %there, ptr %own, ptr %given)
+  br i1 %moved, label %next, label %stay
+stay:
   br i1 %woken, label %offer, label %leave
 leave:
   %later = load atomic i32, ptr <WAKE> seq_cst, align 4
@@ -276,13 +337,17 @@ next:
   %keep = or i1 %early, %rest
   br i1 %keep, label %look, label %offer
 offer:
-  %passed = phi i32 [ %more, %next ], [ %spins, %beside ]
+  %passed = phi i32 [ %more, %next ], [ %spins, %stay ]
   %y = call i64 (i64, ...) @syscall(i64 <YIELD>)
   %more1 = add i32 %passed, 1
   %awake = icmp ult i32 %more1, <LOOKS>
-  br i1 %awake, label %look, label %sleep
+  br i1 %awake, label %look, label %tired
+tired:
+  %entered_on = load atomic i32, ptr <PROCESSOR> monotonic, align 4
+  %free_of_it = call i1 @avoid(i32 %entered_on, ptr %own, ptr %given)
+  br label %sleep
 sleep:
-  %heard = phi i32 [ %wake, %offer ], [ %later, %leave ]
+  %heard = phi i32 [ %wake, %tired ], [ %later, %leave ]
   %s0 = atomicrmw add ptr <SLEEPERS>, i32 1 seq_cst
   %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <WAKE>, i64 128, i32 %heard, ptr null)
   %s1 = atomicrmw sub ptr <SLEEPERS>, i32 1 seq_cst
@@ -581,6 +646,8 @@ _DECLARATIONS = f"""@{STATE} = external global [{STATE_BYTES} x i8]
 @{LIMIT} = external global i32
 declare i64 @syscall(i64, ...)
 declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
@@ -614,7 +681,7 @@ def pool_text(triple: str) -> str:
         "1 << 48": 1 << 48, "SIG_SETMASK": 2,
         **{name: f"getelementptr (i8, ptr @{STATE}, i64 {offset})" for name, offset in fields.items()},
     }  # fmt: skip
-    code = "".join((_CHUNKS_OF_REGION, _WORKER, _START, _SETTLE, _LAUNCH))
+    code = "".join((_CHUNKS_OF_REGION, _AVOID, _WORKER, _START, _SETTLE, _LAUNCH))
     return f"{_DECLARATIONS}{declare_pause}\n{declare_ticks}\n{_MODES[arch]}\n{serial}{_filled(code, words)}"
 
 
