@@ -313,16 +313,16 @@ class Writer:
             others = _product([*(size_of(v) for v in batch), chunks])
             number = _groups(blocks, self.least_blocks(), others, self.cores)
             return named(
-                "groups", number, lambda number: parallel([*(size_of(v) for v in batch), chunks, number])
+                "groups", number, lambda number: parallel([*(size_of(v) for v in batch), number, chunks])
             )
 
         def parallel(sizes: list[PrimExpr]) -> Stmt:
-            names = [*(v.var.name for v in batch), "ch", "go"]
+            names = [*(v.var.name for v in batch), "go", "ch"]
             return loop("task", _product(sizes), lambda var: digits(
                 var, names, sizes, lambda parts: task(parts, *sizes[-2:])), ForKind.PARALLEL)  # fmt: skip
 
-        def task(parts: list[PrimExpr], chunks: PrimExpr, groups: PrimExpr) -> Stmt:
-            *image, ch, go = parts
+        def task(parts: list[PrimExpr], groups: PrimExpr, chunks: PrimExpr) -> Stmt:
+            *image, go, ch = parts
             values = {**dict(self.pixels.image), **dict(zip((v.var for v in batch), image, strict=True))}
             base, end = (cut.unit * share_of(at, cut.units, chunks) for at in (ch, ch + 1))
             first, last = (share_of(at, int64(blocks), groups) for at in (go, go + 1))
