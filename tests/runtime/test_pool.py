@@ -303,6 +303,42 @@ def test_a_worker_on_the_processor_of_the_caller_sleeps():
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two processors"
+)
+def test_a_worker_sleeps_on_another_processor_than_the_caller():
+    """There it begins at once when it is woken. A mask that the user gives it stays, less that processor."""
+    done = run("""
+        import ctypes
+        from relax.runtime import native
+        from relax.runtime.threads import LAUNCH
+        everywhere, before = os.sched_getaffinity(0), set(os.listdir("/proc/self/task"))
+        a, b = sorted(everywhere)[:2]
+        entry = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        launch = ctypes.CFUNCTYPE(ctypes.c_int, *entry)(native._symbols[LAUNCH])
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        body = kind(lambda *_: time.sleep(0.002) or 0)
+
+        def mask_after_calls_on(processors):
+            os.sched_setaffinity(0, processors)
+            for _ in range(5):
+                assert launch(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
+            time.sleep(0.3)
+            return os.sched_getaffinity(worker)
+
+        assert launch(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
+        worker, = (int(task) for task in os.listdir("/proc/self/task") if task not in before)
+        for processor in (a, b, a):
+            assert mask_after_calls_on({processor}) == everywhere - {processor}
+        os.sched_setaffinity(worker, {a, b})
+        assert mask_after_calls_on({b}) == {a}
+        os.sched_setaffinity(worker, {b})
+        assert mask_after_calls_on({b}) == {b}
+        print("done")
+        """, RELAX_NUM_THREADS="2")  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_a_process_ends_while_other_threads_run_kernels():
     """Python 3.11 may abort when it ends daemon threads that are in C++, also without a pool; but nothing hangs."""
     done = run("""
@@ -468,6 +504,6 @@ def test_the_pool_needs_only_the_c_library_and_tvm_ffi(arch, clock):
     assert plan_layout(obj).size > 0  # the loader knows all relocations
     needed = {name for name in undefined_symbols(obj) if "TVMFFI" not in name}
     assert needed == {
-        threads.STATE, threads.LIMIT, "syscall", "sched_getcpu",
+        threads.STATE, threads.LIMIT, "syscall", "sched_getcpu", "sched_getaffinity", "sched_setaffinity",
         "pthread_create", "pthread_detach", "pthread_sigmask",
     } | ({"memset"} & needed)  # fmt: skip

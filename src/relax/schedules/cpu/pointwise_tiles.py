@@ -302,7 +302,7 @@ class Writer:
     def tasks(
         self, cut: Cut, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
     ) -> Stmt:
-        """The parallel loop over images, chunks of pixels and groups of blocks of channels.
+        """The parallel loop over images, groups of blocks of channels and chunks of pixels.
 
         `body` is told the image, the first pixel of the chunk, the number of its pixels, the first block and the number
         of blocks.
