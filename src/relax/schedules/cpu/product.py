@@ -70,6 +70,7 @@ from ..build import (
 )
 from ..contraction import size_of
 from .operands import Matrices, Results, Values, tile_view
+from .shares import share_of
 from .squares import turned
 from .tiling import (
     FEW_ROWS,
@@ -243,7 +244,8 @@ class ProductWriter:
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             count = simplify(count - done)
             others = _product([*batch, count])
-            least = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
+            is_copied = self.operands.packed is None and not self.is_panel
+            least = ROWS_OF_A_COPY if is_copied else ROWS_OF_A_GROUP
             number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
@@ -284,11 +286,9 @@ class ProductWriter:
             return block([])
         if is_const(number, 1):
             return group(int64(0), self.whole, None)
-        share = floordiv(self.whole + (number - 1), maximum(number, int64(1)))
-        return let("share", share, lambda share: let(
-            "begin", minimum(go * share, self.whole), lambda begin: let(
-                "end", minimum(begin + share, self.whole), lambda end: group(
-                    begin, end, go.equal(number - 1)))))  # fmt: skip
+        begin, end = (minimum(share_of(at, self.whole, number), self.whole) for at in (go, go + 1))
+        return let("begin", begin, lambda begin: let("end", end, lambda end: group(
+            begin, end, go.equal(number - 1))))  # fmt: skip
 
     def _panel_of(
         self, values: Values, segments: list[Segment], jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]

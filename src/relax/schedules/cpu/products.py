@@ -50,6 +50,10 @@ LEAST_ROWS: Final = 256
 """The rows from which on copying a whole operand costs less than every eighth product; twice as many for one that does
 not stay in the last cache.
 """
+LEAST_SHARED: Final = 384
+"""The rows, or columns, from which on cores gain by it too: each reads panels that another core has copied, and lines
+that two cores have read are written slowly in the next call (`LEAST_OWN_TILES` in `strassen`).
+"""
 
 
 class Product(ScheduleRule):
@@ -106,6 +110,9 @@ def _plain(operands: Matrices, target: Target) -> Stmt:
 def _has_rows_for_copies(operands: Matrices, target: Target) -> bool:
     rows, size = operands.rows, simplify(operands.columns * operands.depth * 4)
     if not isinstance(rows, IntImm) or not isinstance(size, IntImm):
+        return False
+    is_narrow = isinstance(operands.columns, IntImm) and operands.columns.value < LEAST_SHARED
+    if target.num_cores > 1 and is_narrow and rows.value < LEAST_SHARED:
         return False
     return rows.value >= LEAST_ROWS * (1 if size.value <= target.machine.caches.l3 else 2)
 

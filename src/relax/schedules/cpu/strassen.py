@@ -64,6 +64,7 @@ from ...tir.buffer import decl_buffer
 from ...tir.nests import loads_in
 from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from .operands import Matrices
+from .shares import share_of
 from .strassen_results import LOWS, Quarters
 from .strassen_slabs import PRODUCTS, Cut, Lefts, Part, Slab, each_vector, vector_loop
 from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
@@ -247,12 +248,13 @@ class Sevens:
         several = minimum(int64(wanted), floordiv(tiles, least))
         parts = maximum(ceildiv(tiles, int64(self.most_tiles)), several)
 
-        def task(parts: PrimExpr, share: PrimExpr, var: Var) -> Stmt:
+        def task(parts: PrimExpr, var: Var) -> Stmt:
             def of(places: list[PrimExpr]) -> Stmt:
                 part, pair = places
+                first, end = (minimum(share_of(at, tiles, parts), tiles) for at in (part, part + 1))
                 # A share is at most `most_tiles`; said again, it bounds all indices of a part by numbers.
-                return named("begin", simplify(minimum(part * share, tiles)), lambda begin: named(
-                    "held", minimum(simplify(minimum(share, tiles - begin)), int64(self.most_tiles)), lambda held:
+                return named("begin", simplify(first), lambda begin: named(
+                    "held", minimum(simplify(end - begin), int64(self.most_tiles)), lambda held:
                         named("low", self._low(slab, begin, held), lambda low: self._part(
                             slab, (begin, held, low), pair, flags, var))))  # fmt: skip
 
@@ -260,11 +262,13 @@ class Sevens:
 
         def all_tasks(parts: PrimExpr) -> Stmt:
             count = simplify(parts * pairs)
-            return named("share", simplify(ceildiv(tiles, parts)), lambda share: block([
-                loop("task", count, lambda var: task(parts, share, var), ForKind.PARALLEL),
-                loop("task", count, added),
-                loop("x", self.tile.lanes, found, ForKind.UNROLLED),
-            ]))  # fmt: skip
+            return block(
+                [
+                    loop("task", count, lambda var: task(parts, var), ForKind.PARALLEL),
+                    loop("task", count, added),
+                    loop("x", self.tile.lanes, found, ForKind.UNROLLED),
+                ]
+            )
 
         def added(task: Var) -> Stmt:
             first, own = (vector_load(flags, (row, int64(0)), self.tile.lanes) for row in (int64(0), task))

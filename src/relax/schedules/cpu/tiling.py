@@ -25,6 +25,7 @@ from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Stmt
 from ..build import named
+from .shares import parts_of_tasks
 
 FEW_ROWS: Final = 48
 """With fewer rows than this, blocks are as equal as they can be."""
@@ -130,14 +131,15 @@ def groups(
 ) -> PrimExpr:
     """The number of groups of blocks: enough for all cores, as far as each has at least `least` blocks.
 
-    There are more if one would have more than `most` blocks.
+    There are more if one would have more than `most` blocks, or if cores would not have as many tasks as each other.
     """
     number: PrimExpr = _int64(1)
     if most is not None:
         number = maximum(number, ceildiv(blocks, most))
     if cores > 1:
         missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
-        number = maximum(number, minimum(floordiv(blocks, least), missing))
+        even = parts_of_tasks(others * number, cores) * number
+        number = maximum(number, minimum(floordiv(blocks, least), maximum(missing, even)))
     return simplify(number)
 
 
