@@ -36,7 +36,7 @@ def compiled(m, n, k, fast=True, **options):
 
 
 @pytest.mark.parametrize(("m", "n", "k", "transposed"), [
-    (256, 256, 256, False), (300, 300, 300, True), (257, 270, 500, False), (383, 320, 271, True)])  # fmt: skip
+    (256, 384, 256, False), (384, 300, 300, True), (385, 270, 500, False), (401, 320, 271, True)])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 3])
 def test_integers_are_multiplied_exactly(m, n, k, transposed, threads):
     before = num_threads()
@@ -61,6 +61,7 @@ def test_the_interpreter_computes_the_same(target, monkeypatch, m, n, k, transpo
     for name, value in limits.items():
         monkeypatch.setattr(strassen, name, value)
     monkeypatch.setattr(products, "LEAST_ROWS", 12)
+    monkeypatch.setattr(products, "LEAST_SHARED", 12)
     func = arranged(product(m, n, k, transposed=transposed), target)
     assert is_by_sevens(func)
     tir.verify_well_formed(func)
@@ -87,7 +88,7 @@ def test_the_error_is_within_its_bound():
 def test_columns_that_are_very_different_keep_their_digits(different, columns, scale):
     """What is zero stays zero; a small column beside a large one has the error of a plain sum."""
     generator = np.random.default_rng(1)
-    a, b = (generator.standard_normal(shape).astype("float32") for shape in ((256, 256), (256, 256)))
+    a, b = (generator.standard_normal(shape).astype("float32") for shape in ((384, 256), (256, 256)))
     b[:, columns] *= np.float32(scale)
     exact = a.astype("float64") @ b.astype("float64")
     size = np.abs(a).astype("float64") @ np.abs(b).astype("float64")
@@ -96,15 +97,15 @@ def test_columns_that_are_very_different_keep_their_digits(different, columns, s
 
 @pytest.fixture(scope="module")
 def different():
-    return compiled(256, 256, 256)
+    return compiled(384, 256, 256)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
 @pytest.mark.parametrize("which", [0, 1])
 def test_what_is_not_finite_stays_in_its_row_or_column(different, value, which):
-    a, b = integers(256, 256), integers(256, 256)
+    a, b = integers(384, 256), integers(256, 256)
     (a, b)[which][30, 200] = value
-    expected = compiled(256, 256, 256, fast=False)(a, b)
+    expected = compiled(384, 256, 256, fast=False)(a, b)
     assert np.isfinite(np.delete(expected, *((30, 0) if which == 0 else (200, 1)))).all()
     np.testing.assert_array_equal(different(a, b), expected)
 
@@ -142,3 +143,11 @@ def test_a_matrix_is_multiplied_by_itself(mode):
     x = integers(300, 300)
     vm = relax.VirtualMachine(relax.build(Square, "llvm", exec_mode=mode), relax.cpu())
     np.testing.assert_array_equal(vm["main"](x).numpy(), x @ x)
+
+
+@pytest.mark.parametrize(("m", "n"), [(256, 256), (383, 383), (384, 256), (256, 384)])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_cores_share_copies_of_wide_or_tall_products_only(monkeypatch, m, n, cores):
+    monkeypatch.setattr(products, "LEAST_ROWS", 128)  # whatever the size of that machine's last cache
+    func = arranged(product(m, n, 256), resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}"))
+    assert is_by_sevens(func) == (cores == 1 or max(m, n) >= 384)

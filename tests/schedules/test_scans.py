@@ -155,3 +155,15 @@ def test_what_is_not_along_memory_keeps_the_result_in_a_register(target):
 def test_the_flattened_tensor(target):
     x = numbers(5, 33)
     check(scan_of(topi.cumsum, 2, axis=None), target, x, np.cumsum(x))
+
+
+@pytest.mark.parametrize(
+    ("columns", "cores", "strips"), [(1024, 1, 1), (1024, 2, 2), (600, 2, 2), (400, 2, 1), (4096, 3, 4)]
+)
+def test_known_columns_are_divided_for_the_cores(columns, cores, strips):
+    x = te.placeholder((5, columns), "float32", "X")
+    func = te.create_prim_func([x, topi.cumsum(x, axis=0)])
+    target = resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}")
+    assert (f"T.parallel(T.int64({strips}))" in schedule(func, target, [Scans()]).script()) == (strips > 1)
+    given = numbers(5, columns)
+    check(func, target, given, np.cumsum(given, 0, dtype="float32"), 2e-5)

@@ -12,6 +12,7 @@ from relax.schedules.cpu import Pointwise
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.shares import parts_of_tasks, share_of
+from relax.schedules.cpu.tiling import groups
 
 
 def value_of(expr):
@@ -38,6 +39,13 @@ def test_cores_wait_for_each_other_for_a_quarter_of_their_tasks_at_most(cores):
     for tasks in range(1, 70):
         number = tasks * value_of(parts_of_tasks(int64(tasks), cores))
         assert -(-number // cores) * cores <= number * 1.25
+
+
+@pytest.mark.parametrize(("blocks", "panels", "expected"), [
+    (50, 5, 2), (50, 3, 2), (50, 4, 2), (50, 2, 4), (50, 12, 1), (10, 1, 2), (3, 1, 1)])  # fmt: skip
+def test_two_cores_have_as_many_groups_of_rows(blocks, panels, expected):
+    """Of groups of at least 4 blocks: 5 panels of 50 blocks are ten tasks, where three and two took three."""
+    assert value_of(groups(int64(blocks), int64(panels), 4, 2)) == expected
 
 
 def cuts(conv, form, target, ci, size):
@@ -80,3 +88,14 @@ def test_channels_are_shared_evenly_where_pixels_are_one_chunk(conv):
     assert result is not None
     blocks, _, width = result.packings[1].shape
     assert (blocks % 2, blocks * width) == (0, 320)
+
+
+def test_a_thread_has_a_part_of_the_channels_of_small_images(conv):
+    """Rows of 14 x 14 results are no whole lines of the cache: two threads would write each of them."""
+    target = resolve("llvm -mcpu=skylake-avx512 -num-cores=2")
+    result = Pointwise().pack(conv(256, 1024, (14, 14), (1, 1)).func(), target, [1])
+    assert result is not None
+    text = result.func.script()
+    assert "for task in T.parallel(T.int64(4)):" in text
+    assert "ch: T.int64 = task % 2" in text
+    assert "go: T.int64 = task // 2" in text

@@ -7,6 +7,7 @@ import pytest
 
 from relax import te, tir, topi
 from relax.codegen import build_module
+from relax.runtime import num_threads, set_num_threads
 
 
 def first_of(k, axis, largest, dtype="float32", of=("n", "m")):
@@ -75,3 +76,24 @@ def test_too_many_are_refused_when_it_runs():
     run = build_module(first_of(5, 1, True))["main"]
     with pytest.raises(IndexError):
         run(np.zeros((1, 3), "float32"), np.zeros((1, 5), "float32"), np.zeros((1, 5), "int64"))
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 40), (3, 1, 40), (2, 3, 1), (0, 2, 5)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_are_sorted_side_by_side(shape, threads):
+    x = np.random.default_rng(3).integers(0, 9, shape).astype("float32")
+    given = te.placeholder([te.var(name, "int64") for name in "nmk"], "float32", "X")
+    func = te.create_prim_func([given, topi.sort(given, 2)])
+    assert "T.parallel" in func.script()
+    before = num_threads()
+    set_num_threads(threads)
+    try:
+        for run in (
+            build_module(func)["main"],
+            lambda *args: tir.interpret(func, *args, reverse_parallel=True),
+        ):
+            found = np.full_like(x, 77)
+            run(x, found)
+            np.testing.assert_array_equal(found, np.sort(x, 2))
+    finally:
+        set_num_threads(before)

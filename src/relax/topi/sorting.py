@@ -66,7 +66,10 @@ def order_of(x: te.Tensor, axis: int, descending: bool, first: int | None = None
         loops = [Var(f"i{d}", "int64") for d in range(x.ndim) if d != axis]
         row = (_Row if first is None else _FirstOfRow)(ins[0], outs[0], loops, axis, descending)
         body: Stmt = row.sorted()
-        for buffer in (row.scratch, row.state):  # each row has its own, so that rows may be sorted side by side
+        for buffer in (
+            row.scratch,
+            row.state,
+        ):  # each row has its own, so that rows may be sorted side by side
             body = AllocBuffer(buffer, body)
         sizes = [size for d, size in enumerate(x.shape) if d != axis]
         for var, size in zip(reversed(loops), reversed(sizes), strict=True):

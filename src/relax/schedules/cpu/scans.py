@@ -1,6 +1,6 @@
 """Running results along an axis: those of neighbouring lines in vectors, or a vector of sums at a time.
 
-    for i1, i0 in T.grid(n, m):                      for strip in T.parallel(ceildiv(n, 1024)):
+    for i1, i0 in T.grid(n, m):                      for strip in T.parallel(ceildiv(n, 512)):
         Y[i0, i1] = T.if_then_else(                      Y[0, strip] = 0.0 + X[0, strip]             in vectors
             i0 == 0, 0.0, Y[i0 - 1, i1]                  for k in range(m - 1):
         ) + X[i0, i1]                                        Y[k + 1, strip] = Y[k, strip] + X[k + 1, strip]
@@ -60,7 +60,9 @@ from .elementwise import parallel_over, runs_along_memory
 SMALL: Final = 1024
 """Results of a scan that stays as it is if it has fewer."""
 STRIP: Final = 1024
-"""Neighbouring lines that one thread takes at least, where they go along memory."""
+"""Neighbouring lines that are gone through together, where they go along memory: at most."""
+LEAST_STRIP: Final = 256
+"""The lines of a strip at least, where they are divided for the cores alone."""
 
 
 class Scans(ScheduleRule):
@@ -191,20 +193,25 @@ class _Scan:
         """All lines, in parallel."""
         *_, last = self.axes
         if last is not self.axis:
-            return self._across(last)
+            return self._across(last, target.num_cores)
         lanes = max(target.machine.vector_bits // max(self.store.value.dtype.bits, 8), 1)
         line = renew_bound_vars(self._along(lanes))
         return parallel_over(self.axes[:-1], line)
 
     # ------------------------------------------------------------------ across the lines
 
-    def _across(self, inner: Axis) -> Stmt:
+    def _across(self, inner: Axis, cores: int) -> Stmt:
         """Neighbouring lines in vectors, an element of each after the other."""
+        outer = [axis for axis in self.axes if axis is not self.axis and axis is not inner]
+        size = STRIP
+        if inner.size is not None and not outer:
+            shares = max(min(cores, inner.size // LEAST_STRIP), 1)
+            size = min(-(-inner.size // (shares * LEAST_STRIP)) * LEAST_STRIP, STRIP)
         zero = const(0, self.axis.var.dtype)
         stage = Stage(self.axes, (), (self.store,), self.store, None)
         kind = ForKind.VECTORIZED if runs_along_memory(stage, inner.var) else ForKind.SERIAL
-        strips = Axis(Var("strip", inner.var.dtype), simplify(ceildiv(inner.extent, STRIP)))
-        start = strips.var * STRIP
+        strips = Axis(Var("strip", inner.var.dtype), simplify(ceildiv(inner.extent, size)))
+        start = strips.var * size
 
         def strip(count: PrimExpr) -> Stmt:
             def each(at: PrimExpr, is_first: bool) -> Stmt:
@@ -216,12 +223,11 @@ class _Scan:
             following = loop("k", self._others(), lambda k: each(k + 1, False))
             return block([IfThenElse(self.axis.extent > 0, each(zero, True)), following])
 
-        outer = [axis for axis in self.axes if axis is not self.axis and axis is not inner]
-        if inner.size is not None and inner.size <= STRIP:
+        if inner.size is not None and inner.size <= size:
             return parallel_over(
                 outer, substitute(strip(inner.extent), {strips.var: const(0, strips.var.dtype)})
             )
-        length = minimum(const(STRIP, inner.var.dtype), inner.extent - start)
+        length = minimum(const(size, inner.var.dtype), inner.extent - start)
         return parallel_over([*outer, strips], let("length", length, strip))
 
     def _others(self) -> PrimExpr:
