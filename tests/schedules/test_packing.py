@@ -112,13 +112,10 @@ def packed_product(rows, k, n, machine):
 
 
 @pytest.mark.parametrize(("k", "n"), [(192, 70), (64, 16)])
-def test_few_rows_ask_for_what_they_read_soon(target, k, n):
+def test_few_rows_ask_for_nothing_that_the_processor_foresees(target, k, n):
     func, panels = packed_product(te.var("m", "int64"), k, n, target)
     text = func.script()
-    for rows_ahead in {70: (21, 10, 7, 4), 16: (64, 32, 21, 12)}[
-        n
-    ]:  # 4 kB for one row, a fifth of it for five
-        assert f"T.prefetch(panel[k + {rows_ahead}, 0]" in text
+    assert "T.prefetch(panel[k + " not in text
     kernel = build_module(packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[0])["main"]
     host_panels = packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[1]
     for rows in range(27):
@@ -147,7 +144,7 @@ def test_a_known_number_of_few_rows(target, rows):
         line for line in packed_product(rows, 192, 70, target)[0].script().splitlines() if "prefetch" in line
     ]
     assert [sum("k + " in line for line in asked), sum("io" in line for line in asked)] == {
-        1: [5, 0], 3: [5, 0], 5: [5, 0], 7: [0, 8], 9: [0, 8], 14: [0, 8]}[rows]  # fmt: skip
+        1: [0, 0], 3: [0, 0], 5: [0, 0], 7: [0, 8], 9: [0, 8], 14: [0, 8]}[rows]  # fmt: skip
     func, panels = packed_product(rows, 192, 70, resolve("llvm"))
     x, result = integers(rows, 192), np.full((rows, 70), 77, "float32")
     build_module(func)["main"](x, panels, result)
