@@ -10,9 +10,9 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
 
 * The chunks are in as many parts as threads may take part, each of which has one. A thread claims the chunks of its own
   part in order by an atomic counter, then those of the others' parts. The thread that entered the region has the first
-  part. So what a thread wrote in one region it reads in the next, if both go over the same rows: memory that another
-  core wrote lately comes at 1 to 2 GB/s, a line of it in 50 to 90 ns, where the cores share no cache (two of a virtual
-  AMD EPYC, Zen 4).
+  part. So what a thread wrote in one region it reads in the next, if both go over the same rows: a line of memory that
+  another core wrote lately comes in 50 to 90 ns where the cores share no cache, and a line that both have read is
+  written in 27 (two of a virtual AMD EPYC, Zen 4).
 * A negative `grain` is that of a loop whose work pays for several threads only if the data are in the caches of several
   already: the loop is serial, unless it is one of the next few after another loop that ran on several threads.
 * `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
