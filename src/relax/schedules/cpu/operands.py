@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from ...ir import DataType
-from ...prim import FloatImm, IntImm, PrimExpr, Var, is_const, simplify
+from ...prim import Call, FloatImm, IntImm, PrimExpr, Var, is_const, post_order, simplify
 from ...prim.instructions import prefetch
 from ...tir import (
     Block,
@@ -300,6 +300,8 @@ class Results:
         self.operands, self.at = operands, at
         self.is_sum = operands.store.value is operands.total
         """True if the results are the sums."""
+        self.has_calls = _has_calls(operands.store.value)
+        """True if functions are made of the sums: they need registers for constants, and more time than loads."""
         self._axes = ((operands.row, height), (operands.column, width))
         self._views: dict[BufferLoad, Buffer] = {}
         self.out = self._view(operands.store)
@@ -378,6 +380,18 @@ class Results:
         at[operands.column] = at[operands.column] + c
         typed = {var: index.astype(str(var.dtype)) for var, index in at.items()}
         return substitute(viewed.visit(value), {**typed, operands.total: total})
+
+
+def _has_calls(value: PrimExpr) -> bool:
+    """True if a value is made by a function, such as an exponential, and not by arithmetic alone."""
+    calls: list[PrimExpr] = []
+
+    def visit(part: PrimExpr) -> None:
+        if isinstance(part, Call):
+            calls.append(part)
+
+    post_order(value, visit)
+    return bool(calls)
 
 
 class _Viewed(StmtExprMutator):
