@@ -300,7 +300,7 @@ class Results:
         self.operands, self.at = operands, at
         self.is_sum = operands.store.value is operands.total
         """True if the results are the sums."""
-        self.has_calls = _has_calls(operands.store.value)
+        self.has_calls = has_calls(operands.store.value)
         """True if functions are made of the sums: they need registers for constants, and more time than loads."""
         self._axes = ((operands.row, height), (operands.column, width))
         self._views: dict[BufferLoad, Buffer] = {}
@@ -382,7 +382,7 @@ class Results:
         return substitute(viewed.visit(value), {**typed, operands.total: total})
 
 
-def _has_calls(value: PrimExpr) -> bool:
+def has_calls(value: PrimExpr) -> bool:
     """True if a value is made by a function, such as an exponential, and not by arithmetic alone."""
     calls: list[PrimExpr] = []
 
@@ -408,5 +408,6 @@ class _Viewed(StmtExprMutator):
 
 __all__ = [
     "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "float_product_of",
-    "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
+    "has_calls", "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of",
+    "tile_view",
 ]  # fmt: skip
