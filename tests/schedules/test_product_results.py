@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.schedules.matrix_products import product
 
 from relax import te
 from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Product
-from tests.schedules.matrix_products import product
 
 
 def script(func, target):
