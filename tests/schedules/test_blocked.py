@@ -120,6 +120,16 @@ def test_the_interpreter_agrees(conv):
         check(unknown, packing, lambda *args: tir.interpret(func, *args, reverse_parallel=True), *size)
 
 
+@pytest.mark.parametrize(("channels", "width"), [(16, 16), (17, 24), (24, 24), (25, 32), (40, 48)])
+def test_three_half_vectors_where_two_whole_ones_would_be_emptier(target, conv, channels, width):
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    unknown = conv(11, channels, (h, w), (2, 2), n, 1, 1)
+    func, packing = packed(unknown, target)
+    assert packing.width == width
+    for size in ((1, (1, 1)), (2, (3, 5)), (0, (4, 4)), (1, (2, 17))):
+        check(unknown, packing, lambda *args: tir.interpret(func, *args, reverse_parallel=True), *size)
+
+
 def test_few_lines_are_divided_by_channels(conv):
     known = conv(8, 130, (6, 6), (3, 3), pad=1)
     func, packing = packed(known, resolve("llvm -num-cores=4"))

@@ -187,6 +187,31 @@ def test_each_number_of_pixels(conv, form, along, ci, co):
 
 
 @pytest.mark.parametrize("along", ["pixels", "channels"])
+def test_functions_of_results(target, conv, form, along):
+    """Made apart where tiles store results, so that their constants leave the registers to the sums of the tiles."""
+    form(along)
+    n, w = te.var("n", "int64"), te.var("w", "int64")
+    unknown = unit(conv, ci=9, co=20, size=(w,), n=n)
+
+    def func(formula):
+        return unknown.func(lambda y: te.compute(y.shape, lambda *at: formula(y[at]), "made"))
+
+    exponentials = func(tir.exp)
+    assert ("tir.own_function" in packed(exponentials, target)[0].script()) == (along == "pixels")
+    assert "tir.own_function" not in packed(func(lambda y: y * 2.0), target)[0].script()
+    arranged, packing = packed(exponentials, resolve("llvm"))
+    compiled = build_module(arranged)["main"]
+    generator = np.random.default_rng(0)
+    weights = 0.1 * generator.standard_normal((20, 9, 1)).astype("float32")
+    blocks = np.ascontiguousarray(packing(weights))
+    for pixels in (0, 1, 15, 16, 31, 32, 33, 100):
+        x = generator.standard_normal((2, 9, pixels)).astype("float32")
+        y = np.full((2, 20, pixels), 77, "float32")
+        compiled(x, blocks, y)
+        np.testing.assert_allclose(y, np.exp(computed(x, weights)), 1e-5, err_msg=f"{pixels} pixels")
+
+
+@pytest.mark.parametrize("along", ["pixels", "channels"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_no_number_stays_in_its_pixel(conv, form, along, value):
     form(along)

@@ -174,6 +174,31 @@ def test_others_are_left_alone(case):
     assert FuseConvolutions()(kernels) is kernels
 
 
+@pytest.mark.parametrize("place", ["first", "second", "last"])
+def test_tensors_of_pixels_behind_the_first_two_keep_them_apart(place):
+    generator = np.random.default_rng(0)
+    bb = relax.BlockBuilder()
+    n, h, w = (relax.tir.Var(name, "int64") for name in "nhw")
+    x, r = (relax.Var(name, relax.TensorStructInfo((n, 4, h, w), "float32")) for name in "xr")
+    with bb.function("main", [x, r]):
+        with bb.dataflow():
+            results = x
+            for name, shape in (("first", (4, 4, 1, 1)), ("second", (4, 1, 3, 3)), ("last", (4, 4, 1, 1))):
+                options = {"padding": 1, "groups": 4} if name == "second" else {}
+                results = bb.emit(R.nn.conv2d(results, weights(generator, *shape), **options))
+                results = bb.emit(R.add(results, r)) if name == place else results
+            results = bb.emit_output(results)
+        bb.emit_func_output(results)
+    mod = bb.get()
+    kernels = graph(mod)
+    assert (FuseConvolutions()(kernels) is kernels) == (place != "last")
+    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
+    for size in SIZES:
+        data = [generator.integers(-2, 3, (size[0], 4, *size[1:])).astype("float32") for _ in range(2)]
+        np.testing.assert_allclose(compiled(*data).numpy(), plain(*data).numpy(), 1e-5, 1e-4)
+
+
 def test_nothing_is_done_at_level_0():
     kernels = graph(block())
     with PassContext(opt_level=0):

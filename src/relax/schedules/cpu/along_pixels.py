@@ -11,7 +11,7 @@ from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
-from ..build import block, int64, let, loop, named, scratch, vector_load, vector_store
+from ..build import apart, block, int64, let, loop, named, scratch, vector_load, vector_store
 from .operands import Results, Values
 from .pixels import WeightBlocks
 from .pointwise_tiles import LINE, Ask, Cut, Load, Steps, Writer, number_of
@@ -221,21 +221,34 @@ class AlongPixels(Writer):
     def _stored(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
         """Store what is made of the sums of a tile, of the pixels below `inside`.
 
-        Those of a tile that is in the image as a whole need no masks, nor to leave registers.
+        Those of a tile that is in the image as a whole need no masks, nor to leave registers, unless functions are made
+        of them.
         """
         if result.is_sum:
             bound = None if self.bound is None else inside
             return self.each(self.height, vectors, lambda p, c: vector_store(result.out, result.place(
                 p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound)))  # fmt: skip
+        width = vectors * self.lanes
+
+        def rest(write: Callable[[Buffer], Stmt]) -> Stmt:
+            return scratch("sums", (self.height, width), self.dtype, lambda sums: block([
+                self.each(self.height, vectors, lambda p, c: vector_store(
+                    sums, (p, c), vector_load(acc, (p, c), self.lanes))), write(sums)]))  # fmt: skip
+
+        def rows(sums: Buffer, limit: PrimExpr | None) -> Stmt:
+            # Apart: the constants of functions would take registers that the sums of the next tile need.
+            each = apart if result.has_calls else loop
+            return each("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
+                result, r, r, v, limit, sums)))  # fmt: skip
+
+        if result.has_calls:
+            if self.bound is None:
+                return rest(lambda sums: rows(sums, None))
+            return rest(lambda sums: IfThenElse(inside >= width, rows(sums, None), rows(sums, inside)))
         whole = self._made(result, acc, vectors)
         if self.bound is None:
             return whole
-        rest = scratch("sums", (self.height, vectors * self.lanes), self.dtype, lambda sums: block([
-            self.each(self.height, vectors, lambda p, c: vector_store(
-                sums, (p, c), vector_load(acc, (p, c), self.lanes))),
-            loop("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
-                result, r, r, v, inside, sums)))]))  # fmt: skip
-        return IfThenElse(inside >= vectors * self.lanes, whole, rest)
+        return IfThenElse(inside >= width, whole, rest(lambda sums: rows(sums, inside)))
 
     def _made(self, result: Results, acc: Buffer, vectors: int) -> Stmt:
         """Store what is made of the sums of a tile of pixels of the image, which stay in registers; written out."""

@@ -14,7 +14,8 @@ registers for all of them.
 
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
-and 8 added up; lines of one dimension, or of a known size, may be a single third. Where items are fewer than cores,
+and 8 added up; lines of one dimension, or of a known size, may be a single third. Vectors are halves of registers where
+three of them have room for all output channels, as for 24. Where items are fewer than cores,
 some share their lines and divide the panels.
 
 Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
@@ -27,7 +28,7 @@ store), fewer output channels than a vector has, and float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
@@ -56,6 +57,8 @@ FEW_PRODUCTS: Final = 48
 """Products of a pixel and a channel below which transposing the results takes too long."""
 SINGLE: Final = 1.1
 """The time of tiles of one vector, each of whose weights is for few products, beside that of others."""
+HALVES: Final = 3
+"""The half vectors of a register tile that hold fewer empty channels than two whole ones."""
 PIXELS: Final = 128
 """The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
 
@@ -130,11 +133,12 @@ class BlockedWriter:
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
-        tile = tile_for(target, 32)
         inputs, outputs = self.windows.inputs, self.windows.channels
         assert isinstance(inputs, IntImm)
         assert isinstance(outputs, IntImm)
-        self.inputs, self.outputs, self.lanes = self._depth_of(inputs.value), outputs.value, tile.lanes
+        self.inputs, self.outputs = self._depth_of(inputs.value), outputs.value
+        tile = self._fitting(tile_for(target, 32))
+        self.lanes = tile.lanes
         blocks = -(-self.outputs // self.lanes)
         options = self._widths(tile)
         self.vectors = min(options, key=lambda v: -(-blocks // v) * v * (SINGLE if v == 1 else 1))
@@ -148,6 +152,15 @@ class BlockedWriter:
         self.units = self.sizes.named("units", maximum(ceildiv(size, self.unit), int64(self.least)))
         """The thirds of register tiles of a line; a single one where lines may be that short."""
         return self.units * self.unit
+
+    def _fitting(self, tile: Tile) -> Tile:
+        """The register tile: of half vectors where three of them have all output channels, and two whole ones more.
+
+        Processors do two instructions of half vectors in the time of one of whole vectors.
+        """
+        half = tile.lanes // 2
+        is_three = tile.vectors >= HALVES and tile.lanes < self.outputs <= HALVES * half
+        return replace(tile, lanes=half) if is_three else tile
 
     def _widths(self, tile: Tile) -> Sequence[int]:
         """The vectors that a register tile may have, the best first."""

@@ -16,17 +16,18 @@ Several results that are reduced together, as an index and a value, are combined
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ...ir import Node, structural_equal
-from ...prim import Add, Call, Max, Min, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim import Add, Call, Max, Min, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import vector_reduce_add, vector_reduce_max, vector_reduce_min, vector_reduce_mul
 from ...prim.intrin import ceildiv, floordiv, floormod, if_then_else
 from ...target import Target
 from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, post_order_visit, substitute
+from ...tir.nests import loads_in
 from ...tir.renew import renew_bound_vars
 from ...tir.schedule.reducers import Combination
 from ..build import block, loop, spread, vector_load, vector_store
@@ -144,7 +145,7 @@ class Lanes:
                 parts.append(stores if inside is None else IfThenElse(inside, stores))
             for stage in self.element.updates:
                 body = redirect.visit(stage.body)
-                parts.append(body if inside is None else _Guarded(inside).visit(body))
+                parts.append(body if inside is None else _Guarded(inside, accumulators.values()).visit(body))
 
             def wrap(value: PrimExpr) -> PrimExpr:
                 return value if inside is None else if_then_else(inside, value, const(0, str(value.dtype)))
@@ -215,19 +216,33 @@ class Lanes:
 
 
 class _Guarded(StmtExprMutator):
-    """Stores that keep the old value where a condition does not hold."""
+    """Stores that keep the old value where a condition does not hold.
 
-    def __init__(self, condition: PrimExpr) -> None:
+    Accumulators are read in any case, and chosen by name: a choice between loads becomes loads of some lanes, which
+    would keep them in memory.
+    """
+
+    def __init__(self, condition: PrimExpr, accumulators: Iterable[Buffer]) -> None:
         super().__init__()
-        self.condition = condition
+        self.condition, self.accumulators = condition, frozenset(accumulators)
 
     def visit_LetStmt(self, node: LetStmt) -> LetStmt:
-        value = if_then_else(self.condition, node.value, const(0, str(node.value.dtype)))
+        value = node.value
+        if not self._is_there(value):
+            value = if_then_else(self.condition, value, const(0, str(value.dtype)))
         return node.replace(value=value, body=self.visit(node.body))
 
-    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
-        old = BufferLoad(node.buffer, node.indices)
-        return node.replace(value=if_then_else(self.condition, node.value, old))
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        so_far = BufferLoad(node.buffer, node.indices)
+        if not self._is_there(node.value):
+            return node.replace(value=if_then_else(self.condition, node.value, so_far))
+        old, new = Var("old", so_far.dtype), Var("new", node.value.dtype)
+        chosen = node.replace(value=Select(self.condition, new, old))
+        return bound([(old, so_far), (new, node.value)], chosen)
+
+    def _is_there(self, value: PrimExpr) -> bool:
+        """True for a value that can be computed whether the condition holds or not."""
+        return all(load.buffer in self.accumulators for load in loads_in(value))
 
 
 __all__ = ["Lanes", "nested"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from ...ir import DataType
-from ...prim import FloatImm, IntImm, PrimExpr, Var, is_const, simplify
+from ...prim import Call, FloatImm, IntImm, PrimExpr, Var, is_const, post_order, simplify
 from ...prim.instructions import prefetch
 from ...tir import (
     Block,
@@ -300,6 +300,8 @@ class Results:
         self.operands, self.at = operands, at
         self.is_sum = operands.store.value is operands.total
         """True if the results are the sums."""
+        self.has_calls = has_calls(operands.store.value)
+        """True if functions are made of the sums: they need registers for constants, and more time than loads."""
         self._axes = ((operands.row, height), (operands.column, width))
         self._views: dict[BufferLoad, Buffer] = {}
         self.out = self._view(operands.store)
@@ -380,6 +382,18 @@ class Results:
         return substitute(viewed.visit(value), {**typed, operands.total: total})
 
 
+def has_calls(value: PrimExpr) -> bool:
+    """True if a value is made by a function, such as an exponential, and not by arithmetic alone."""
+    calls: list[PrimExpr] = []
+
+    def visit(part: PrimExpr) -> None:
+        if isinstance(part, Call):
+            calls.append(part)
+
+    post_order(value, visit)
+    return bool(calls)
+
+
 class _Viewed(StmtExprMutator):
     """Replaces loads by loads of views."""
 
@@ -394,5 +408,6 @@ class _Viewed(StmtExprMutator):
 
 __all__ = [
     "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "float_product_of",
-    "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
+    "has_calls", "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of",
+    "tile_view",
 ]  # fmt: skip

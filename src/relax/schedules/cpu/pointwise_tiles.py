@@ -490,19 +490,19 @@ class Writer:
         return self.words.add(total, pixels, weights)
 
     def stored(
-        self, result: Results, r: PrimExpr, at: PrimExpr, v: PrimExpr, width: PrimExpr, sums: Buffer
+        self, result: Results, r: PrimExpr, at: PrimExpr, v: PrimExpr, width: PrimExpr | None, sums: Buffer
     ) -> Stmt:
-        """Store what is made of a vector of sums, which are in row `at` of a buffer, of the pixels below `width`."""
+        """Store what is made of a vector of sums, which are in row `at` of a buffer, of the pixels below `width`.
+
+        Without a width, or where chunks are filled, those are all of the vector.
+        """
 
         def lane(x: Var) -> Stmt:
             c = v * self.lanes + x
-            return self.inside(c, width, result.made(r, c, BufferLoad(sums, (at, c))))
+            made = result.made(r, c, BufferLoad(sums, (at, c)))
+            return made if width is None or self.bound is None else IfThenElse(c < width, made)
 
         return loop("x", self.lanes, lane, ForKind.VECTORIZED)
-
-    def inside(self, column: PrimExpr, width: PrimExpr, stmt: Stmt) -> Stmt:
-        """A statement that runs for columns below a width, unless all are."""
-        return stmt if self.bound is None else IfThenElse(column < width, stmt)
 
     @property
     def zero(self) -> PrimExpr:

@@ -15,9 +15,8 @@
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
 and columns out among tiles and threads. The copy of a block of B stays in the second-level cache while all rows of a
 chunk go over it; tiles ask for the rows of the next one. The last panel is filled up with zeros, and only its columns
-in the matrix are stored. Where results are the sums, there are none in memory beside them: each tile stores its
-results, and begins with those of the block before. What tiles read and write are views (`tile_view`), so that only
-their places depend on sizes, and not each index.
+in the matrix are stored. Tiles store results that are the sums, or are made of one block of them (`product_results`).
+What tiles read and write are views (`tile_view`), so that only their places depend on sizes, and not each index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
 cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, and asks for
@@ -62,14 +61,14 @@ from ..build import (
     let,
     loop,
     named,
-    ramp,
     scratch,
     spread,
     vector_load,
     vector_store,
 )
 from ..contraction import size_of
-from .operands import Matrices, Results, Values, tile_view
+from .operands import Matrices, Values, tile_view
+from .product_results import ColumnPanel, ProductResults, each_vector, mask_of
 from .shares import share_of
 from .squares import turned
 from .tiling import (
@@ -79,15 +78,14 @@ from .tiling import (
     Segment,
     Tile,
     blocks,
+    depth_of_block,
+    even_block,
     groups,
-    has_masks,
     panels,
     tile_for,
     with_panels,
 )
 
-EVEN: Final = 8
-"""Blocks of equal depth are a multiple of so many rows."""
 QUARTERS: Final = 4
 """The tiles that together ask for the next block of packed panels: each for one line in a step."""
 ROWS_ASKED: Final = 8
@@ -100,40 +98,9 @@ ROWS_OF_A_GROUP: Final = 24
 """The rows of a task where panels are not copied: what they read of a panel is read from the second-level cache."""
 
 
-def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
-    """The rows of a panel that fill two thirds of the first-level cache, or, of a deep block, a quarter of the second.
-
-    Tiles read rows from the second level as fast as they multiply; there are fewer of them to begin and to end. The
-    copy of a panel for few rows is read a few times only, and stays in the first level.
-    """
-    caches = target.machine.caches
-    size = max(caches.l1 * 2 // 3, caches.l2 // 4 if is_deep else 0)
-    return max(size // (tile.columns * bits // 8) // 32 * 32, 32)
-
-
 def blocks_of_chunk(target: Target, tile: Tile, bits: int) -> int:
     """The blocks of rows whose sums fill a quarter of the second-level cache: they share a copy of a panel."""
     return max(target.machine.caches.l2 // 4 // (tile.rows * tile.columns * bits // 8), CHUNK)
-
-
-def even_block(depth: PrimExpr, most: int) -> int:
-    """The depth of blocks of at most so many rows: equal blocks where it can be, else nearly equal ones."""
-    if not isinstance(depth, IntImm) or depth.value <= most:
-        return most
-    sizes = range(most // EVEN * EVEN, most // 2, -EVEN)
-    nearly = -(-depth.value // -(-depth.value // most) // EVEN) * EVEN
-    return next((size for size in sizes if depth.value % size == 0), min(nearly, most))
-
-
-@dataclass(frozen=True)
-class ColumnPanel:
-    """Columns, for values of the batch: the first one, how many are in the matrix, and their vectors."""
-
-    values: Values
-    start: PrimExpr
-    inside: PrimExpr | None
-    """None: all."""
-    vectors: int
 
 
 @dataclass(frozen=True)
@@ -218,9 +185,7 @@ class ProductWriter:
         """True if the right operand has the columns of one panel, one row after the other: it need not be copied."""
         self.is_one_block = isinstance(self.depth, IntImm) and self.depth.value <= self.block
         """True if the depth is known to be one block."""
-        is_sum = operands.store.value is operands.total
-        self.direct = is_sum and (self.is_one_block or self.is_exact or has_masks(target))
-        """True if each tile stores its results: of several blocks it adds to those of the blocks before."""
+        self.results = ProductResults(operands, target, self.is_one_block)
 
     # ------------------------------------------------------------------ tasks
 
@@ -335,7 +300,7 @@ class ProductWriter:
         """The rows of some blocks and those behind them, over the whole depth."""
         height, width = self.tile.rows, panel.vectors * self.tile.lanes
         row = simplify(first * height)
-        if self.direct:
+        if self.results.are_direct:
             return self._blocks(panel, RowsOfPanel(row, tiles, tail, None))
         most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (self.chunk + 2)
 
@@ -345,13 +310,9 @@ class ProductWriter:
             return named("count", count, partial(made, rows))
 
         def made(rows: RowsOfPanel, count: PrimExpr) -> Stmt:
-            return block(
-                [
-                    self._cleared(rows, panel, count),
-                    self._blocks(panel, rows),
-                    self._results(panel, rows, count),
-                ]
-            )
+            assert rows.sums is not None
+            results = self.results.of_rows(panel, rows.sums, rows.first, count)
+            return block([self._cleared(rows, panel, count), self._blocks(panel, rows), results])
 
         return scratch("sums", (most, width), self.dtype, summed)
 
@@ -359,7 +320,9 @@ class ProductWriter:
         sums, zero = rows.sums, spread(const(0, self.dtype), self.tile.lanes)
         assert sums is not None
         return loop(
-            "r", count, lambda r: self._each_vector(panel, lambda c: vector_store(sums, (r, c), zero))
+            "r",
+            count,
+            lambda r: each_vector(panel, self.tile.lanes, lambda c: vector_store(sums, (r, c), zero)),
         )
 
     def _blocks(self, panel: ColumnPanel, rows: RowsOfPanel) -> Stmt:
@@ -367,7 +330,7 @@ class ProductWriter:
         if self.is_one_block:
             return self._block(panel, rows, int64(0), self.depth)
         blocks = simplify(floordiv(self.depth + (self.block - 1), self.block))
-        if self.direct:
+        if self.results.are_direct:
             blocks = simplify(maximum(blocks, int64(1)))  # of no depth, too, results are stored
         if is_const(simplify(floormod(self.depth, self.block)), 0):
             return loop("ko", blocks, lambda ko: self._block(panel, rows, ko * self.block, int64(self.block)))
@@ -426,8 +389,8 @@ class ProductWriter:
         view = tile_view(operands.right, at, ((operands.k, part.depth), (operands.column, inside)))
 
         def vectors(k: Var) -> Stmt:
-            return self._each_vector(panel, lambda c: vector_store(part.source, (k, c), vector_load(
-                view, (k, c), lanes, self._mask(c, panel.inside)).astype(self.vector)))  # fmt: skip
+            return each_vector(panel, lanes, lambda c: vector_store(part.source, (k, c), vector_load(
+                view, (k, c), lanes, mask_of(panel, c, lanes)).astype(self.vector)))  # fmt: skip
 
         def column(c: Var) -> Stmt:
             """One after the other: what is contiguous is the depth."""
@@ -460,17 +423,9 @@ class ProductWriter:
         cleared = loop(
             "k",
             part.depth,
-            lambda k: self._each_vector(panel, lambda c: vector_store(part.source, (k, c), zero)),
+            lambda k: each_vector(panel, self.tile.lanes, lambda c: vector_store(part.source, (k, c), zero)),
         )
         return DeclBuffer(view, block([cleared, copy]))
-
-    def _each_vector(self, panel: ColumnPanel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """A statement for each vector of a panel, told its first column."""
-        return loop("v", panel.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
-
-    def _mask(self, column: PrimExpr, inside: PrimExpr | None) -> PrimExpr | None:
-        """The lanes of a vector that are in the matrix."""
-        return None if inside is None else LT(ramp(column, self.tile.lanes), spread(inside, self.tile.lanes))
 
     # ------------------------------------------------------------------ tiles
 
@@ -539,12 +494,14 @@ class ProductWriter:
         left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, part.depth)))
 
         def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: self._each_vector(
-                part.panel, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
+            return loop("p", height, lambda p: each_vector(
+                part.panel, lanes, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
 
         def tile(acc: Buffer) -> Stmt:
             def step(right: Buffer, k: PrimExpr) -> Stmt:
                 asked = self._asked(part, left, height, k, share)
+                if rows.sums is None:
+                    asked += self.results.asked(result, part.panel, height, k)
                 return block([*asked, self._step(part, acc, left, right, k, height)])
 
             sums = alloc(
@@ -556,14 +513,16 @@ class ProductWriter:
             )
             kept = rows.sums
             if kept is None:
-                old = self._begun(part, acc, rows.first + first, height)
-                new = self._stored(part.panel, acc, rows.first + first, height)
+                old = self.results.begun(result, part.panel, acc, part.start, height)
+                new = self.results.stored(result, part.panel, acc, height)
             else:
                 old = each(lambda p, c: vector_store(acc, (p, c), vector_load(kept, (first + p, c), lanes)))
                 new = each(lambda p, c: vector_store(kept, (first + p, c), vector_load(acc, (p, c), lanes)))
             return block([old, DeclBuffer(left, sums), new])
 
-        return alloc("acc", (height, width), self.dtype, "local", tile)
+        result = self.results.of_tile(part.panel, rows.first + first, int64(height))
+        stmt = alloc("acc", (height, width), self.dtype, "local", tile)
+        return stmt if rows.sums is not None else result.declared(stmt)
 
     def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
         """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
@@ -604,73 +563,15 @@ class ProductWriter:
                 term = Mul(element, vector_load(right, (c,), lanes))
                 return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), term))
 
-            return LetStmt(element, value, self._each_vector(part.panel, update))
+            return LetStmt(element, value, each_vector(part.panel, lanes, update))
 
         return block([rights, loop("p", height, row, ForKind.UNROLLED)])
 
     def _rights(self, part: DepthBlock, right: Buffer, k: PrimExpr) -> Stmt:
         """Load the vectors of a row of a block."""
         lanes = self.tile.lanes
-        return self._each_vector(part.panel, lambda c: vector_store(
+        return each_vector(part.panel, lanes, lambda c: vector_store(
             right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
-
-    # ------------------------------------------------------------------ results
-
-    def _begun(self, part: DepthBlock, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
-        """Begin the sums of a tile whose results are stored: with 0, or with those of the blocks before."""
-        panel, lanes = part.panel, self.tile.lanes
-        zero = spread(const(0, self.dtype), lanes)
-
-        def each(value: Callable[[Var, PrimExpr], PrimExpr]) -> Stmt:
-            return loop("p", height, lambda p: self._each_vector(
-                panel, lambda c: vector_store(acc, (p, c), value(p, c))), ForKind.UNROLLED)  # fmt: skip
-
-        nothing = each(lambda p, c: zero)
-        if self.is_one_block:
-            return nothing
-        result = self._results_of(panel, row, int64(height))
-        before = each(lambda p, c: vector_load(
-            result.out, result.place(p, c), lanes, self._mask(c, panel.inside)))  # fmt: skip
-        return IfThenElse(part.start > 0, result.declared(before), nothing)
-
-    def _stored(self, panel: ColumnPanel, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
-        """Store the sums of a tile in the columns that are in the matrix."""
-        result = self._results_of(panel, row, int64(height))
-
-        def each(p: Var) -> Stmt:
-            return self._each_vector(panel, lambda c: vector_store(
-                result.out, result.place(p, c), vector_load(acc, (p, c), self.tile.lanes),
-                self._mask(c, panel.inside)))  # fmt: skip
-
-        return result.declared(loop("p", height, each, ForKind.UNROLLED))
-
-    def _results(self, panel: ColumnPanel, rows: RowsOfPanel, count: PrimExpr) -> Stmt:
-        """Store what is made of the sums of some rows, in the columns that are in the matrix."""
-        lanes, sums = self.tile.lanes, rows.sums
-        assert sums is not None
-        result = self._results_of(panel, rows.first, count)
-
-        def plain(r: Var, c: PrimExpr) -> Stmt:
-            mask = self._mask(c, panel.inside)
-            return vector_store(result.out, result.place(r, c), vector_load(sums, (r, c), lanes), mask)
-
-        def made(r: Var, c: PrimExpr) -> Stmt:
-            def lane(x: Var) -> Stmt:
-                stored = result.made(r, c + x, BufferLoad(sums, (r, c + x)))
-                return stored if panel.inside is None else IfThenElse(c + x < panel.inside, stored)
-
-            return loop("x", lanes, lane, ForKind.VECTORIZED)
-
-        if result.is_sum:
-            each = loop("r", count, lambda r: self._each_vector(panel, lambda c: plain(r, c)))
-        else:
-            each = loop("r", count, lambda r: loop("v", panel.vectors, lambda v: made(r, v * lanes)))
-        return result.declared(each)
-
-    def _results_of(self, panel: ColumnPanel, row: PrimExpr, height: PrimExpr) -> Results:
-        width = int64(panel.vectors * self.tile.lanes) if panel.inside is None else panel.inside
-        at = {**panel.values, self.operands.row: row, self.operands.column: panel.start}
-        return Results(self.operands, at, height, width)
 
 
 def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
@@ -681,5 +582,5 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
 
 
 __all__ = [
-    "ColumnPanel", "DepthBlock", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for",
+    "DepthBlock", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for",
 ]  # fmt: skip

@@ -39,7 +39,8 @@ from ..contraction import Contraction, plain, size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Operands, product_of_numbers, tile_view
 from .packed_panels import PanelPacking, packed_products, users_of
-from .product import ColumnPanel, DepthBlock, ProductWriter, RowsOfPanel, Share
+from .product import DepthBlock, ProductWriter, RowsOfPanel, Share
+from .product_results import ColumnPanel
 from .tiling import LOW, panels
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

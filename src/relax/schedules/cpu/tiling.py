@@ -27,6 +27,8 @@ from ...tir import Stmt
 from ..build import named
 from .shares import parts_of_tasks
 
+EVEN: Final = 8
+"""Blocks of equal depth are a multiple of so many rows."""
 FEW_ROWS: Final = 48
 """With fewer rows than this, blocks are as equal as they can be."""
 MASKED_BITS: Final = 512
@@ -143,6 +145,26 @@ def groups(
     return simplify(number)
 
 
+def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
+    """The rows of a panel that fill two thirds of the first-level cache, or, of a deep block, a quarter of the second.
+
+    Tiles read rows from the second level as fast as they multiply; there are fewer of them to begin and to end. The
+    copy of a panel for few rows is read a few times only, and stays in the first level.
+    """
+    caches = target.machine.caches
+    size = max(caches.l1 * 2 // 3, caches.l2 // 4 if is_deep else 0)
+    return max(size // (tile.columns * bits // 8) // 32 * 32, 32)
+
+
+def even_block(depth: PrimExpr, most: int) -> int:
+    """The depth of blocks of at most so many rows: equal blocks where it can be, else nearly equal ones."""
+    if not isinstance(depth, IntImm) or depth.value <= most:
+        return most
+    sizes = range(most // EVEN * EVEN, most // 2, -EVEN)
+    nearly = -(-depth.value // -(-depth.value // most) // EVEN) * EVEN
+    return next((size for size in sizes if depth.value % size == 0), min(nearly, most))
+
+
 def _int64(value: int) -> PrimExpr:
     return const(value, "int64")
 
@@ -154,6 +176,8 @@ __all__ = [
     "Segment",
     "Tile",
     "blocks",
+    "depth_of_block",
+    "even_block",
     "even_pieces",
     "groups",
     "has_masks",

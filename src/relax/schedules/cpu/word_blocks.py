@@ -147,6 +147,9 @@ class _Writer(BlockedWriter):
             self.windows, self.words, self.channels, self.lanes, (height, width), self.sizes
         )  # fmt: skip
 
+    def _fitting(self, tile: Tile) -> Tile:
+        return tile
+
     def _widths(self, tile: Tile) -> Sequence[int]:
         del tile
         return (VECTORS,)

@@ -15,7 +15,8 @@ network has. Each may have computations of its elements before and behind it, as
 The nests of the new kernel are those of the three: the schedule rule `ByRows` arranges them so that lines of the middle
 stay in cache.
 
-Left alone are convolutions whose results something else reads, those with weights that are not constants, numbers
+Left alone are convolutions whose results something else reads, those with weights that are not constants, a first or a
+middle one with another tensor of pixels, such as a residual, which lines in cache would have to wait for, numbers
 that are neither float32 nor bfloat16 throughout, few channels of bfloat16, kernels on two sides of a call that may
 write to a tensor or on different virtual devices, and calls that are not proved to fit their kernel. At optimisation
 level 0 nothing is done.
@@ -31,7 +32,7 @@ from ...analysis.uses import uses_of
 from ...expr import Call, Constant, DataflowBlock, DataflowVar, Var, VarBinding
 from ...ir import IRModule
 from ...ir.transform import PassContext
-from ...prim import IntImm
+from ...prim import IntImm, is_const
 from ...tir import Buffer, PrimFunc
 from ...tir.convolution import DTYPE, NARROW, Convolution, convolution_of
 from ..decorators import module_pass
@@ -41,6 +42,8 @@ from .kernel_calls import KernelCall, KernelCalls
 from .outline_groups import GroupOutliner
 
 NAME = "fused_convolutions"
+CHANNEL = 2
+"""The dimension of channels, counted from the last one."""
 CHANNELS = 256
 """The least channels between convolutions of bfloat16: images with fewer are large, and writing what is between as
 bfloat16 and reading it again takes less than converting it once more in registers."""
@@ -111,6 +114,7 @@ class _Block:
         if not begins or not ends or self._operand(project) is not self.bindings[depthwise].var:
             return []
         private = all(isinstance(self.bindings[n].var, DataflowVar) for n in (expand, depthwise))
+        private = private and all(map(self._is_of_channels, (expand, depthwise)))
         fits = private and all(map(self._has_weights, chain)) and self.place[expand] == self.place[project]
         fits = fits and self._is_worth_it(chain)
         return chain if fits and len({self._device(number) for number in chain}) == 1 else []
@@ -127,6 +131,16 @@ class _Block:
     def _operand(self, number: int) -> object:
         """The data of a convolution."""
         return self._argument(number, lambda convolution: convolution.data)
+
+    def _is_of_channels(self, number: int) -> bool:
+        """True if what a convolution's kernel reads besides data and weights has an element to a channel, or one."""
+        kernel, convolution = self.kernels[number], self.convolutions[number]
+        if kernel is None or convolution is None:
+            return False
+        others = (b for b, _ in kernel.inputs if b is not convolution.data and b is not convolution.weights)
+        return all(
+            is_const(size, 1) for b in others for d, size in enumerate(reversed(b.shape)) if d != CHANNEL
+        )
 
     def _has_weights(self, number: int) -> bool:
         """True if the weights of a convolution are a constant."""
