@@ -1,4 +1,4 @@
-"""What a worker of the thread pool does, and how it is started: LLVM IR, in which `pool` fills in words."""
+"""The worker of the thread pool, and how it is started: LLVM IR, in which `pool` fills in words."""
 
 from __future__ import annotations
 
