@@ -32,6 +32,9 @@ _EXTERN: Final = ("call_extern", "call_pure_extern")
 _PACKAGES: Final = ("relax", "numpy", "ml_dtypes", "builtins")
 """The packages whose classes a helper makes objects of: it imports no module of a user."""
 
+_UNREADABLE: Final = (pickle.UnpicklingError, AttributeError, ImportError, LookupError, TypeError, ValueError)
+"""The errors of making objects that only the process that sent them knows, as operators that it registered."""
+
 ERRANDS: Final = Errands(__name__, __file__)
 """This module, for helpers."""
 
@@ -113,10 +116,13 @@ def answer(order: bytes) -> bytes:
     """The text of the kernel of an order, for `worker`; nothing if it cannot be lowered or written."""
     try:
         name, func, target, machine = _Reader(io.BytesIO(order)).load()
+    except _UNREADABLE:
+        return b""
+    try:
         chosen = target.with_machine(machine)
         lowered = lower(IRModule({name: func}), chosen).functions.items()
         texts = kernel_texts({g.name_hint: f for g, f in lowered if isinstance(f, PrimFunc)}, chosen)
-    except (pickle.UnpicklingError, DiagnosticError, RecursionError):
+    except (DiagnosticError, RecursionError):
         return b""
     return _written(texts[0]) if len(texts) == 1 else b""
 
