@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ..ir import DiagnosticError, GlobalVar, IRModule, Node, walk
 from ..prim import Call
+from ..runtime.collection import rarely_collected
 from ..target import Target
 from ..tir import PrimFunc, lower
 from .module import KernelText, kernel_texts
@@ -118,10 +119,11 @@ def answer(order: bytes) -> bytes:
         name, func, target, machine = _Reader(io.BytesIO(order)).load()
     except _UNREADABLE:
         return b""
+    chosen = target.with_machine(machine)
     try:
-        chosen = target.with_machine(machine)
-        lowered = lower(IRModule({name: func}), chosen).functions.items()
-        texts = kernel_texts({g.name_hint: f for g, f in lowered if isinstance(f, PrimFunc)}, chosen)
+        with rarely_collected():
+            lowered = lower(IRModule({name: func}), chosen).functions.items()
+            texts = kernel_texts({g.name_hint: f for g, f in lowered if isinstance(f, PrimFunc)}, chosen)
     except (DiagnosticError, RecursionError):
         return b""
     return _written(texts[0]) if len(texts) == 1 else b""

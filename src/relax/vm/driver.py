@@ -22,12 +22,13 @@ from ..codegen import (
 from ..codegen.apart import ERRANDS, KernelsApart
 from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
 from ..codegen.object import expect_kernels, machine_of
-from ..codegen.parallel import NO_ERRANDS, Compilers
+from ..codegen.parallel import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
 from ..codegen.recall import NOTHING, Memory, compiler_files, usual_passes
-from ..expr import Function
+from ..expr import Call, Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
+from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
 from ..runtime.collection import rarely_collected
 from ..runtime.debug_info import KernelInfo
@@ -50,6 +51,12 @@ EXEC_MODES: Final = ("bytecode", "compiled")
 
 SCHEDULED: Final = 2
 """The optimisation level of a target from which on kernels' loops are arranged for it."""
+
+CALLS_PER_KERNEL: Final = 8
+"""The calls of operators in a program that seem to become a kernel which no other one is like.
+
+So many kernels are expected before it is known how many there are: one helper is ready when the first is scheduled.
+"""
 
 NO_ENTRY = "E4103"
 """A module without a Relax function that can be called from outside."""
@@ -156,6 +163,7 @@ def _built(
         # Helpers read the compiler's files, which must be those that this process runs.
         errands = ERRANDS if compiler_files() is not None else NO_ERRANDS
         with where, Compilers(machine_of(where), errands=errands) as compilers:
+            expect_kernels(compilers, min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER), where)
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
@@ -189,6 +197,12 @@ def _check_entry_points(mod: IRModule) -> None:
         raise DiagnosticError(
             Diagnostic(NO_ENTRY, "the module has no Relax function to call from outside", mod.span, hint=hint)
         )
+
+
+def _call_count(mod: IRModule) -> int:
+    """The number of calls that are bound to variables."""
+    functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+    return sum(isinstance(getattr(b, "value", None), Call) for f in functions for b in bindings_in(f))
 
 
 def _bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
