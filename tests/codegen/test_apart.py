@@ -139,7 +139,11 @@ def calling(name):
     n = tir.Var("n", "int64")
     a = tir.decl_buffer((n,), "float32", "A")
     handle = tir.Var("p", "handle")
-    call = tir.Call("int32", GlobalVar(name), (a.data,)) if name else tir.call_extern("int32", "abs", tir.const(1))
+    call = (
+        tir.Call("int32", GlobalVar(name), (a.data,))
+        if name
+        else tir.call_extern("int32", "abs", tir.const(1))
+    )
     return tir.PrimFunc((handle,), tir.Evaluate(call), buffer_map={handle: a})
 
 
@@ -245,8 +249,10 @@ def test_a_broken_helper_is_not_missed(monkeypatch, how):
         monkeypatch.setattr(parallel, "START", BROKEN[how])
         monkeypatch.setattr(parallel, "PATIENCE", 1.0)
         begun = []
-        feed = parallel._do
-        monkeypatch.setattr(parallel, "_do", lambda *args: begun.append(1) or feed(*args))
+        feed = parallel._keep_busy
+        monkeypatch.setattr(
+            parallel, "_keep_busy", lambda *args, **options: begun.append(1) or feed(*args, **options)
+        )
         take_back = parallel._Shared.take_back
 
         def patient(shared, errand):
@@ -260,7 +266,9 @@ def test_a_broken_helper_is_not_missed(monkeypatch, how):
         assert built(several()).to_bytes() == alone
 
 
-@pytest.mark.parametrize("errands", [("relax.codegen.nowhere", ""), ("relax.codegen.apart", "another/file.py")])
+@pytest.mark.parametrize(
+    "errands", [("relax.codegen.nowhere", ""), ("relax.codegen.apart", "another/file.py")]
+)
 def test_errands_are_for_the_compiler_that_runs(errands):
     assert worker._doer(worker.Errands(*errands)) is None
     assert worker._doer(apart.ERRANDS) is apart.answer
@@ -272,9 +280,9 @@ os.environ.update(RELAX_CACHE="0", RELAX_JOBS="2")
 import relax
 from relax import te
 from relax.codegen import parallel
-done = []
-do = parallel._do
-parallel._do = lambda *args: done.append(args) or do(*args)
+begun = []
+keep_busy = parallel._keep_busy
+parallel._keep_busy = lambda *args, **options: begun.append(args) or keep_busy(*args, **options)
 builder = relax.BlockBuilder()
 x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
 with builder.function("main", [x]):

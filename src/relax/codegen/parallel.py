@@ -34,6 +34,9 @@ TEXTS_PER_HELPER: Final = 8
 PATIENCE: Final = 60.0
 """Seconds to wait for the last work of a helper; then it is ended, and the work done here."""
 
+AHEAD: Final = 2
+"""The orders that a helper has at a time: it need not wait for the next one, until this process comes to it."""
+
 NO_ERRANDS: Final = Errands()
 
 Aside: TypeAlias = "tuple[str, Machine]"
@@ -248,12 +251,16 @@ class _Shared:
             self._is_complete = True
             self._changed.notify_all()
 
-    def next_work(self, does_errands: bool) -> _Work | None:
-        """Work for a helper, when there is some; None if there will be no more."""
+    def next_work(self, does_errands: bool, wait: bool = True) -> _Work | None:
+        """Work for a helper; None if there will be no more, or, without waiting, if there is none now."""
+
+        def is_decided() -> bool:
+            some = self._waiting or self.aside or (does_errands and self._errands)
+            return bool(some) or self._is_complete
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._is_complete or self._waiting or self.aside or (does_errands and self._errands)
-            )
+            if wait:
+                self._changed.wait_for(is_decided)
             if does_errands and self._errands:
                 return self._errand(self._errands.popleft())
             if self.aside:
@@ -324,8 +331,7 @@ class _Helper:
             if ready not in (worker.READY, worker.READY_FOR_ERRANDS):
                 return
             with self._busy:
-                while (work := shared.next_work(ready == worker.READY_FOR_ERRANDS)) is not None:
-                    _do(process, work)
+                _keep_busy(process, shared, does_errands=ready == worker.READY_FOR_ERRANDS)
         except (EOFError, OSError, ValueError):
             pass  # the work it did not do is done by this process
 
@@ -346,15 +352,26 @@ class _Helper:
             self._process.kill()
 
 
-def _do(process: subprocess.Popen[bytes], work: _Work) -> None:
-    """Have a helper do some work, which is told the answer whatever happens."""
+def _keep_busy(process: subprocess.Popen[bytes], shared: _Shared, does_errands: bool) -> None:
+    """Have a helper do work until there is no more. What it was told and did not do gets an empty answer."""
     assert process.stdin is not None
     assert process.stdout is not None
-    answer = b""
+    told: deque[_Work] = deque()
     try:
-        order = work.order()
-        if order:
-            send(process.stdin, order)
-            answer = receive(process.stdout)
+        while True:
+            work = shared.next_work(does_errands, wait=not told)
+            if work is not None:
+                told.append(work)
+                order = work.order()
+                if order:
+                    send(process.stdin, order)
+                else:
+                    told.pop().done(b"")
+            elif not told:
+                return
+            if len(told) == AHEAD or (work is None and told):
+                answer = receive(process.stdout)
+                told.popleft().done(answer)
     finally:
-        work.done(answer)
+        for work in told:
+            work.done(b"")

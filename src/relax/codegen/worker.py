@@ -13,10 +13,12 @@ A helper reads from standard input, and answers on standard output, messages of 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
 import os
+import queue
 import re
 import struct
 import sys
@@ -338,7 +340,7 @@ _ERRAND = b'"errand"'
 
 
 def serve() -> None:
-    """Do what comes in until nothing more does."""
+    """Do what comes in until nothing more does. Orders are read while others are done: nobody waits to send one."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the answers
     try:
@@ -346,8 +348,10 @@ def serve() -> None:
         target_machine(Machine(*machine))
         do_errand = _doer(Errands(*errands))
         send(answers, READY if do_errand is None else READY_FOR_ERRANDS)
-        while True:
-            head, _, order = receive(sys.stdin.buffer).partition(b"\n")
+        orders = queue.SimpleQueue[bytes | None]()
+        threading.Thread(target=_read_orders, args=(orders,), daemon=True).start()
+        while (message := orders.get()) is not None:
+            head, _, order = message.partition(b"\n")
             if head != _ERRAND:
                 data = _compiled(order.decode(), Machine(*json.loads(head)))
             else:
@@ -357,12 +361,25 @@ def serve() -> None:
         pass
 
 
+def _read_orders(orders: queue.SimpleQueue[bytes | None]) -> None:
+    """Hand on what comes in, and None at the end."""
+    try:
+        while True:
+            orders.put(receive(sys.stdin.buffer))
+    except EOFError:
+        orders.put(None)
+
+
 def _doer(errands: Errands) -> Callable[[bytes], bytes] | None:
     """The function that does errands; None if the module is not there, or in another file than it was said to be."""
+    gc.disable()
     try:
         module: Any = importlib.import_module(errands.module) if errands.module else None
     except ImportError:
         return None
+    finally:
+        gc.freeze()  # what was imported stays: the collector need not look at it
+        gc.enable()
     return module.answer if module is not None and module.__file__ == errands.file else None
 
 
