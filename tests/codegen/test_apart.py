@@ -18,6 +18,7 @@ from relax.codegen.object import machine_of
 from relax.ir import DiagnosticError, GlobalVar, IRModule
 
 COUNT = 2 * parallel.TEXTS_PER_HELPER
+N = te.var("n", "int64")
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +50,7 @@ def done(monkeypatch):
     return answers
 
 
-def adding(number, size=te.var("n", "int64")):
+def adding(number, size=N):
     """B = A + number."""
     a = te.placeholder((size,), "float32", "A")
     return te.create_prim_func([a, te.compute((size,), lambda i: a[i] + te.const(number, "float32"), "B")])
@@ -87,7 +88,7 @@ def text_of(name, func, target):
     return apart._read(apart.answer(order))
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 100_003, te.var("n", "int64")])
+@pytest.mark.parametrize("size", [0, 1, 7, 100_003, N])
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_text_does_not_depend_on_who_wrote_it(size, cores):
     """Its names and messages, the functions of its parallel loops and the support code it needs included."""

@@ -64,7 +64,7 @@ class Recall:
 NOTHING: Final = Recall({}, {})
 
 
-class Memory:
+class KernelMemory:
     """The kernels that were compiled before for a resolved target: of each, as soon as it is scheduled, and of all."""
 
     def __init__(self, target: Target) -> None:
@@ -101,7 +101,7 @@ class Memory:
 
 def recall(mod: IRModule, target: Target) -> Recall:
     """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
-    return Memory(target).recall(mod)
+    return KernelMemory(target).recall(mod)
 
 
 def usual_passes() -> bool:
@@ -185,4 +185,4 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
     return digest.hexdigest()
 
 
-__all__ = ["NOTHING", "Memory", "Recall", "Recalled", "recall", "usual_passes"]
+__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "recall", "usual_passes"]

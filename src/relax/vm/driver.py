@@ -23,7 +23,7 @@ from ..codegen.apart import ERRANDS, KernelsApart
 from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
 from ..codegen.object import expect_kernels, machine_of
 from ..codegen.parallel import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
-from ..codegen.recall import NOTHING, Memory, compiler_files, usual_passes
+from ..codegen.recall import NOTHING, KernelMemory, compiler_files, usual_passes
 from ..expr import Call, Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
@@ -161,7 +161,7 @@ def _built(
     kernels = CompiledKernels(where) if executes(where) else None
     try:
         # Helpers read the compiler's files, which must be those that this process runs.
-        errands = ERRANDS if compiler_files() is not None else NO_ERRANDS
+        errands = ERRANDS if usual_passes() and compiler_files() is not None else NO_ERRANDS
         with where, Compilers(machine_of(where), errands=errands) as compilers:
             expect_kernels(compilers, min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER), where)
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
@@ -253,7 +253,7 @@ class _ToMachine(Sequential):
         """Function that lowers the kernels of the result; None if they are lowered."""
         self.apart: KernelsApart | None = None
         """The kernels that helpers may lower."""
-        self._memory = Memory(target)
+        self._memory = KernelMemory(target)
         self._known: set[str] = set()
         self._count = 0
 
