@@ -36,9 +36,9 @@ def written(monkeypatch):
     monkeypatch.setattr(
         codegen.build,
         "written_kernels",
-        lambda funcs, target, later, lowering: (
+        lambda funcs, target, later, lowering, elsewhere: (
             names.append([name for name in (*funcs, *later.names) if "_parallel" not in name])
-            or write(funcs, target, later=later, lowering=lowering)
+            or write(funcs, target, later=later, lowering=lowering, elsewhere=elsewhere)
         ),
     )
     return names

@@ -54,6 +54,21 @@ def test_what_no_rule_is_for_stays(target):
     assert ApplyDefaultSchedule(Never(), target=target)(before) is before
 
 
+def test_every_function_is_told_as_soon_as_no_rule_is_left(target):
+    """Also one that no rule is for, or that was scheduled already."""
+    told = {}
+    apply = ApplyDefaultSchedule(Unrolled(), target=target, scheduled=told.__setitem__)
+    once = ApplyDefaultSchedule(Unrolled(), target=target)(IRModule({"main": scaled()}))["main"]
+    x = te.placeholder((8,), name="X")
+    other = te.create_prim_func([x, te.compute((8,), lambda i: x[i], "Z")])
+    after = apply(IRModule({"a": scaled(), "b": once, "c": other}))
+    assert list(told) == ["a", "b", "c"]
+    assert all(told[name] is after[name] for name in told)
+    assert told["a"].attrs[IS_SCHEDULED]
+    assert told["b"] is once
+    assert told["c"] is other
+
+
 def test_the_target_may_be_the_current_one(target):
     with target:
         after = ApplyDefaultSchedule(Unrolled())(IRModule({"main": scaled()}))

@@ -44,6 +44,14 @@ def test_weights_are_packed_when_a_program_is_built(target):
     assert PackConstants(*RULES, target=target)(mod) is mod
 
 
+def test_a_kernel_that_is_made_is_told_at_once(target):
+    told = {}
+    before = lowered(with_weights(integers(96, 80)))
+    after = PackConstants(*RULES, target=target, scheduled=told.__setitem__)(before)
+    assert list(told) == ["matmul_packed"]
+    assert told["matmul_packed"] is after["matmul_packed"]
+
+
 def test_the_log_says_how_many_bytes(target, caplog):
     with caplog.at_level(logging.INFO, "relax.schedules.packing"):
         PackConstants(*RULES, target=target)(lowered(with_weights(integers(96, 70))))

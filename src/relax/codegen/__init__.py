@@ -14,6 +14,9 @@ What compiled code promises:
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from . import cache
 from .build import (
     CompiledFunction,
@@ -25,10 +28,20 @@ from .build import (
     statistics,
 )
 from .evaluate import CompiledKernels, executes
-from .explanation import Explanation, LoopReport, explain
 from .host import resolve
 from .recall import Recall, recall
 from .wrapper import symbol_name
+
+if TYPE_CHECKING:
+    from .explanation import Explanation, LoopReport, explain
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Names of the reports on machine code, which need the printer of programs: they are loaded when first used."""
+        if name in ("Explanation", "LoopReport", "explain"):
+            return getattr(importlib.import_module("relax.codegen.explanation"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "CompileStatistics",

@@ -23,7 +23,15 @@ from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from . import worker
 from .host import resolve
-from .module import NONE_LATER, KernelText, LaterFunctions, Lowering, kernel_texts, written_kernels
+from .module import (
+    NONE_LATER,
+    Elsewhere,
+    KernelText,
+    LaterFunctions,
+    Lowering,
+    kernel_texts,
+    written_kernels,
+)
 from .object import (
     cells_object,
     compiled_objects,
@@ -73,6 +81,7 @@ def compile_module(
     compilers: Compilers | None = None,
     later: LaterFunctions = NONE_LATER,
     lowering: Lowering | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> bytes:
     """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
@@ -80,12 +89,12 @@ def compile_module(
     processes compile at once (default: RELAX_JOBS, or one per processor), or the `compilers` that were told to expect
     kernels. Of those in `remembered`, whatever they hold, the objects of then are taken. The `later` functions follow,
     and are made while others are compiled. With `lowering`, the functions are lowered in the same way, a few at
-    once. Raises DiagnosticError with everything in the functions that there is no
-    code for.
+    once, but those that are lowered and written `elsewhere`. Raises DiagnosticError with everything in the functions
+    that there is no code for.
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
-    texts = written_kernels(new, chosen, later=later, lowering=lowering)
+    texts = written_kernels(new, chosen, later=later, lowering=lowering, elsewhere=elsewhere)
     order = [*funcs, *later.names]
     if compilers is not None:
         return _compile(texts, chosen, compilers, order, remembered)
@@ -104,10 +113,10 @@ def _compile(
     made, compiled = compiled_objects(texts, target, compilers)
     keep_shared(compilers)
     remembered.remember(made)
-    pairs = [(unit.kernel, unit.data) for unit in made]
-    if remembered.recalled:
+    pairs = [*((unit.kernel, unit.data) for unit in made), *remembered.recalled.values()]
+    if order:  # texts come in the order in which they were written
         places = {name: place for place, name in enumerate(order)}
-        pairs = sorted([*pairs, *remembered.recalled.values()], key=lambda pair: places[pair[0].names[0]])
+        pairs.sort(key=lambda pair: places[pair[0].names[0]])
     kernels = [kernel for kernel, _ in pairs]
     support = support_object(machine_of(target))
     units = [(data, kernel.names, kernel.messages) for kernel, data in pairs]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
 from ..prim.cells import REGISTERS
@@ -113,6 +113,22 @@ Lowering: TypeAlias = "Callable[[dict[str, PrimFunc]], dict[str, PrimFunc]]"
 """Lowers functions, among which are those they call; adds functions of their parallel loops behind them."""
 
 
+class Elsewhere(Protocol):
+    """Kernels that other processes lower and write."""
+
+    def has_begun(self, name: str, func: PrimFunc) -> bool:
+        """True if another process has begun with a function; if not, none will."""
+        ...
+
+    def has_ended(self, name: str) -> bool:
+        """True if the text of a function that was begun with need not be waited for."""
+        ...
+
+    def text(self, name: str) -> KernelText | None:
+        """The text of a function that was begun with, when it is there; None if there will be none."""
+        ...
+
+
 def written_kernels(
     funcs: Mapping[str, PrimFunc],
     target: Target,
@@ -120,51 +136,125 @@ def written_kernels(
     mark_loops: bool = False,
     later: LaterFunctions = NONE_LATER,
     lowering: Lowering | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Iterator[KernelText]:
     """The texts of `kernel_texts`, each when it is written; after something wrong, no more texts but the error.
 
-    Those of `later` functions come last, and are made when those before them have been written. With `lowering`, so are
-    `funcs` lowered, a few at once.
+    `later` functions are made when those before them have been written. With `lowering`, so are `funcs` lowered, a few
+    at once; those that are written `elsewhere` come when they are there.
     """
-    diagnostics: list[Diagnostic] = []
-    not_lowered: list[Diagnostic] = []
-    is_x86 = target.triple.startswith("x86_64")
-    has_bfloat = is_x86 and target.vector_bits >= 512 and "bf16" in target.machine.dot_products
-    small_floats = SmallFloats(target.has_half_conversion, has_bfloat)
-    names = [*funcs, *later.names]
-    symbols = frozenset(map(symbol_name, names))
-    places = {name: place for place, name in enumerate(names)}
-    wrong: dict[str, list[Diagnostic]] = {}
-    groups = _groups(funcs) if lowering is None else _lowered(funcs, lowering, not_lowered)
-    for group in itertools.chain(groups, _batches(later.made)):
-        unit = Unit(ModuleBuilder(), target, small_floats, group, symbols, diagnostics)
-        unit.module.has_vector_scale = target.vector_bits >= 512 and is_x86
-        unit.loops = [] if mark_loops else None
-        for name in sorted(group, key=lambda name: places.get(name, len(places))):
+    writer = _Writer(target, [*funcs, *later.names], mark_loops)
+    if lowering is None:
+        yield from writer.texts(_groups(funcs))
+        yield from writer.texts(_batches(later.made))
+    else:
+        lowered = _Lowered(funcs, writer, lowering, elsewhere)
+        yield from lowered.texts()
+        yield from writer.texts(_batches(later.made))
+        yield from lowered.last_texts()
+    writer.finish()
+
+
+class _Writer:
+    """Writes functions, and collects what is wrong with them."""
+
+    def __init__(self, target: Target, names: Sequence[str], mark_loops: bool) -> None:
+        self._target, self._mark_loops = target, mark_loops
+        self._is_x86 = target.triple.startswith("x86_64")
+        has_bfloat = self._is_x86 and target.vector_bits >= 512 and "bf16" in target.machine.dot_products
+        self._small_floats = SmallFloats(target.has_half_conversion, has_bfloat)
+        self._symbols = frozenset(map(symbol_name, names))
+        self._places = {name: place for place, name in enumerate(names)}
+        self._wrong: dict[str, list[Diagnostic]] = {}
+        self._not_lowered: dict[str, list[Diagnostic]] = {}
+
+    def texts(self, groups: Iterable[dict[str, PrimFunc]]) -> Iterator[KernelText]:
+        """The text of each group of functions that call each other; none any more once something is wrong."""
+        for group in groups:
+            text = self._text(group)
+            if self.is_right:
+                yield text
+
+    @property
+    def is_right(self) -> bool:
+        """True as long as nothing was wrong."""
+        return not (self._wrong or self._not_lowered)
+
+    def _text(self, group: dict[str, PrimFunc]) -> KernelText:
+        diagnostics: list[Diagnostic] = []
+        unit = Unit(ModuleBuilder(), self._target, self._small_floats, group, self._symbols, diagnostics)
+        unit.module.has_vector_scale = self._target.vector_bits >= 512 and self._is_x86
+        unit.loops = [] if self._mark_loops else None
+        for name in sorted(group, key=self._place):
             _write(unit, name, group[name])
             if diagnostics:
-                wrong[name] = diagnostics[:]
+                self._wrong[name] = diagnostics[:]
                 diagnostics.clear()
-        if not (wrong or not_lowered):
-            yield _text(unit, target)
-    if not_lowered:
-        raise DiagnosticError(not_lowered)
-    if wrong:
-        ordered = sorted(wrong, key=lambda name: places.get(name, len(places)))
-        raise DiagnosticError([d for name in ordered for d in wrong[name]])
+        return _text(unit, self._target)
 
-
-def _lowered(
-    funcs: Mapping[str, PrimFunc], lowering: Lowering, errors: list[Diagnostic]
-) -> Iterator[dict[str, PrimFunc]]:
-    """The functions lowered, in groups, a few when they are asked for; what is wrong with others is an error."""
-    groups = _joined(funcs)
-    for start in range(0, len(groups), _AT_ONCE):
-        some = {name: func for group in groups[start : start + _AT_ONCE] for name, func in group.items()}
+    def lowered(self, groups: Sequence[dict[str, PrimFunc]], lowering: Lowering) -> list[dict[str, PrimFunc]]:
+        """Groups of functions lowered together; where one cannot be, each by itself, without that one."""
         try:
-            yield from _groups(lowering(some))
+            return _groups(lowering({name: func for group in groups for name, func in group.items()}))
         except DiagnosticError as error:
-            errors += error.diagnostics
+            if len(groups) > 1:
+                return [one for group in groups for one in self.lowered([group], lowering)]
+            self._not_lowered[next(iter(groups[0]))] = list(error.diagnostics)
+            return []
+
+    def finish(self) -> None:
+        """Raise DiagnosticError with all that was wrong."""
+        for errors in (self._not_lowered, self._wrong):
+            if errors:
+                raise DiagnosticError([d for name in sorted(errors, key=self._place) for d in errors[name]])
+
+    def _place(self, name: str) -> int:
+        return self._places.get(name, len(self._places))
+
+
+class _Lowered:
+    """Functions that are lowered here, a few at once, and those that are lowered elsewhere."""
+
+    def __init__(
+        self, funcs: Mapping[str, PrimFunc], writer: _Writer, lowering: Lowering, elsewhere: Elsewhere | None
+    ) -> None:
+        self._groups = _joined(funcs)
+        self._writer, self._lowering, self._elsewhere = writer, lowering, elsewhere
+        self._begun: dict[str, dict[str, PrimFunc]] = {}
+        """The groups, of one function each, that are lowered elsewhere."""
+
+    def texts(self) -> Iterator[KernelText]:
+        """The texts of the functions that nobody else has begun with, and of others that are there already."""
+        groups = iter(self._groups)
+        while some := list(itertools.islice(filter(self._is_here, groups), _AT_ONCE)):
+            yield from self._written(some)
+            if self._elsewhere is not None:
+                ended = list(filter(self._elsewhere.has_ended, self._begun))
+                yield from self._arrived(self._elsewhere, ended)
+
+    def last_texts(self) -> Iterator[KernelText]:
+        """The texts of all others."""
+        if self._elsewhere is not None:
+            yield from self._arrived(self._elsewhere, list(self._begun))
+
+    def _is_here(self, group: dict[str, PrimFunc]) -> bool:
+        name, func = next(iter(group.items()))
+        if len(group) > 1 or self._elsewhere is None or not self._elsewhere.has_begun(name, func):
+            return True
+        self._begun[name] = group
+        return False
+
+    def _arrived(self, elsewhere: Elsewhere, names: Iterable[str]) -> Iterator[KernelText]:
+        for name in names:
+            group = self._begun.pop(name)
+            text = elsewhere.text(name)
+            if text is None:
+                yield from self._written([group])
+            elif self._writer.is_right:
+                yield text
+
+    def _written(self, groups: Sequence[dict[str, PrimFunc]]) -> Iterator[KernelText]:
+        return self._writer.texts(self._writer.lowered(groups, self._lowering))
 
 
 def _text(unit: Unit, target: Target) -> KernelText:

@@ -2,8 +2,11 @@
 
 A helper is started by the interpreter's path, not by `multiprocessing`: it needs nothing of the program that runs (its
 ``__main__``, its locks), so it works in notebooks, under ``python -c`` and in daemonic processes. This process compiles
-too, from the first moment on. A helper that does not start, or dies, is missed by nobody: its text is compiled here.
+too, from the first moment on. A helper that does not start, or dies, is missed by nobody: its work is done here.
 Objects do not depend on who compiled them.
+
+Before texts are compiled, they are written. Helpers can do that as well: such work is an `Errand`, which this process
+does itself unless a helper has begun with it.
 
     RELAX_JOBS     how many processes compile at once, this one included (default: one per processor)
 """
@@ -16,19 +19,25 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from . import worker
 from .host import host_cores
-from .worker import Machine, receive, send, with_machine
+from .worker import Errands, Machine, as_errand, receive, send, setup, with_machine
 
 TEXTS_PER_HELPER: Final = 8
 """The number of texts that pays for the start of a helper: LLVM takes tens of milliseconds for each."""
 
 PATIENCE: Final = 60.0
-"""Seconds to wait for the last text of a helper; then it is ended, and the text compiled here."""
+"""Seconds to wait for the last work of a helper; then it is ended, and the work done here."""
+
+AHEAD: Final = 2
+"""The orders that a helper has at a time: it need not wait for the next one, until this process comes to it."""
+
+NO_ERRANDS: Final = Errands()
 
 Aside: TypeAlias = "tuple[str, Machine]"
 """A text that is compiled for a machine of its own, if there is time."""
@@ -54,16 +63,28 @@ def emit_objects(texts: Iterable[str], machine: Machine, jobs: int | None = None
         return compilers.emit(texts)
 
 
+class Errand:
+    """Work that a helper may do in the place of this process, beside compiling texts."""
+
+    def __init__(self, order: Callable[[], bytes]) -> None:
+        self.order = order
+        """The order for a helper, made when one begins; empty if helpers cannot do this work."""
+        self.answer: bytes | None = None
+        """A helper's answer, empty if it could not do the work; None as long as there is none."""
+
+
 class Compilers:
     """The processes that compile the texts of one build: a context, at whose end none is left.
 
-    A build that knows that texts will come has helpers started before it makes the first (`expect`).
+    A build that knows that texts will come has helpers started before it makes the first (`expect`). Helpers do
+    errands, the first before all else, if they have a module for them.
     """
 
-    def __init__(self, machine: Machine, jobs: int | None = None) -> None:
+    def __init__(self, machine: Machine, jobs: int | None = None, errands: Errands = NO_ERRANDS) -> None:
         limit = job_limit() if jobs is None else max(1, jobs)
         self._limit = limit if _is_interpreter(sys.executable or "") else 1
         self._shared = _Shared((), machine, complete=False)
+        self._errands = errands
         self._started: list[_Helper] = []
 
     def __enter__(self) -> Compilers:
@@ -81,10 +102,27 @@ class Compilers:
         self._started.clear()
 
     def expect(self, count: int, aside: Sequence[Aside] = ()) -> None:
-        """Start the helpers for that many texts; while they have none, they compile what may be done aside."""
-        self._shared.aside += aside
+        """Start the helpers for that many texts; they compile what may be done aside as well."""
+        self._shared.add_aside(aside)
         while len(self._started) < min(self._limit - 1, count // TEXTS_PER_HELPER):
-            self._started.append(_Helper(self._shared))
+            self._started.append(_Helper(self._shared, self._errands))
+
+    def offer(self, errand: Errand) -> None:
+        """Let a helper do an errand, if one comes to it before it is taken back."""
+        self._shared.offer(errand)
+
+    def take_back(self, errand: Errand) -> bool:
+        """True if no helper has begun with an errand, so that none will."""
+        return self._shared.take_back(errand)
+
+    def answer(self, errand: Errand) -> bytes:
+        """The answer of the helper that has begun with an errand, empty if there is none.
+
+        Until it is there, texts are compiled.
+        """
+        while (index := self._shared.text_before(errand)) is not None:
+            self._compile(index)
+        return errand.answer or b""
 
     def emit(self, texts: Iterable[str]) -> list[bytes]:
         """The object of every text, once for all the texts there are. Raises RuntimeError as `emit_objects` does."""
@@ -94,12 +132,16 @@ class Compilers:
             self.expect(len(shared.texts))
         shared.complete()
         for index in shared:
-            shared.objects[index] = worker.emit_object(shared.texts[index], shared.machine)
+            self._compile(index)
         self._finish()
         return [
             data or worker.emit_object(text, shared.machine)
             for text, data in zip(shared.texts, shared.objects, strict=True)
         ]
+
+    def _compile(self, index: int) -> None:
+        shared = self._shared
+        shared.objects[index] = worker.emit_object(shared.texts[index], shared.machine)
 
     @property
     def done_aside(self) -> dict[Aside, bytes]:
@@ -112,16 +154,30 @@ def _is_interpreter(path: str) -> bool:
     return Path(path).name.lower().startswith(("python", "pypy")) and not hasattr(sys, "frozen")
 
 
+class _Work(NamedTuple):
+    """Work for a helper."""
+
+    order: Callable[[], bytes]
+    """The message to it; none, if it cannot do the work."""
+    done: Callable[[bytes], None]
+    """Takes its answer, which is empty if it could not do the work."""
+
+
 class _Shared:
-    """Texts, of which each is given out once, the longest first; and the objects made of them so far."""
+    """Texts, of which each is given out once, the longest first; and the objects made of them so far.
+
+    Helpers are given errands before texts, in the order in which they were offered.
+    """
 
     def __init__(self, texts: Sequence[str], machine: Machine, complete: bool = True) -> None:
         self.texts = list(texts)
         self.machine = machine
         self.objects = [b""] * len(texts)
         self.aside: list[Aside] = []
-        """Texts for helpers that have nothing else to do yet."""
+        """Texts that only helpers compile: what is not done in the end may not be needed."""
         self.done_aside: dict[Aside, bytes] = {}
+        self._known_aside: set[Aside] = set()
+        self._errands: deque[Errand] = deque()
         self._waiting = [(-len(text), index) for index, text in enumerate(texts)]
         """A heap: the longest text first, and of several the one that came first."""
         heapq.heapify(self._waiting)
@@ -135,6 +191,39 @@ class _Shared:
             self.texts.append(text)
             self.objects.append(b"")
             self._changed.notify()
+
+    def add_aside(self, aside: Sequence[Aside]) -> None:
+        """Add texts that are compiled aside; each is compiled once."""
+        with self._changed:
+            new = [one for one in aside if one not in self._known_aside]
+            self._known_aside.update(new)
+            self.aside += new
+            self._changed.notify_all()
+
+    def offer(self, errand: Errand) -> None:
+        """Add an errand."""
+        with self._changed:
+            self._errands.append(errand)
+            self._changed.notify_all()
+
+    def take_back(self, errand: Errand) -> bool:
+        """True if no helper has begun with an errand, so that none will."""
+        with self._changed:
+            if errand not in self._errands:
+                return False
+            self._errands.remove(errand)
+            return True
+
+    def text_before(self, errand: Errand) -> int | None:
+        """The number of a text to compile before an errand has its answer.
+
+        None if it has one, or seems to get none: after some time with nothing to compile.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: errand.answer is not None or self._waiting, PATIENCE)
+            if errand.answer is None and self._waiting:
+                return heapq.heappop(self._waiting)[1]
+            return None
 
     def complete(self) -> None:
         """Say that no more texts come."""
@@ -154,31 +243,59 @@ class _Shared:
             return heapq.heappop(self._waiting)[1]
 
     def close(self) -> None:
-        """Give out no more texts."""
+        """Give out no more work."""
         with self._changed:
             self._waiting.clear()
             self.aside.clear()
+            self._errands.clear()
             self._is_complete = True
             self._changed.notify_all()
 
-    def next_aside(self) -> Aside | None:
-        """The text that a helper without one may compile; None if there is none, or there are others."""
+    def next_work(self, does_errands: bool, wait: bool = True) -> _Work | None:
+        """Work for a helper; None if there will be no more, or, without waiting, if there is none now."""
+
+        def is_decided() -> bool:
+            some = self._waiting or self.aside or (does_errands and self._errands)
+            return bool(some) or self._is_complete
+
         with self._changed:
-            return self.aside.pop(0) if self.aside and not self._waiting else None
+            if wait:
+                self._changed.wait_for(is_decided)
+            if does_errands and self._errands:
+                return self._errand(self._errands.popleft())
+            if self.aside:
+                return self._text_aside(self.aside.pop(0))
+            return self._text(heapq.heappop(self._waiting)[1]) if self._waiting else None
 
+    def _errand(self, errand: Errand) -> _Work:
+        def order() -> bytes:
+            message = errand.order()
+            return as_errand(message) if message else b""
 
-def _answer(process: subprocess.Popen[bytes], text: str, machine: Machine) -> bytes:
-    """The object that a helper makes of a text; nothing, if LLVM does not accept the text."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    send(process.stdin, with_machine(text, machine))
-    return receive(process.stdout)
+        def done(answer: bytes) -> None:
+            with self._changed:
+                errand.answer = answer
+                self._changed.notify_all()
+
+        return _Work(order, done)
+
+    def _text_aside(self, aside: Aside) -> _Work:
+        def done(answer: bytes) -> None:
+            self.done_aside[aside] = answer
+
+        return _Work(lambda: with_machine(*aside), done)
+
+    def _text(self, index: int) -> _Work:
+        def done(answer: bytes) -> None:
+            self.objects[index] = answer
+
+        return _Work(lambda: with_machine(self.texts[index], self.machine), done)
 
 
 class _Helper:
-    """A helper process, and the thread that gives it texts."""
+    """A helper process, and the thread that gives it work."""
 
-    def __init__(self, shared: _Shared) -> None:
+    def __init__(self, shared: _Shared, errands: Errands = NO_ERRANDS) -> None:
         self._shared = shared
         self._busy = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -188,6 +305,7 @@ class _Helper:
                     sys.executable,
                     "-I",
                     "-S",
+                    *(["-B"] if sys.dont_write_bytecode else []),
                     "-c",
                     START,
                     json.dumps([*map(str, sys.path)]),
@@ -200,30 +318,25 @@ class _Helper:
             )
         except OSError:
             return
-        self._thread = threading.Thread(target=self._feed, args=(self._process,), daemon=True)
+        self._thread = threading.Thread(target=self._feed, args=(self._process, errands), daemon=True)
         self._thread.start()
 
-    def _feed(self, process: subprocess.Popen[bytes]) -> None:
+    def _feed(self, process: subprocess.Popen[bytes], errands: Errands) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             shared = self._shared
-            send(process.stdin, json.dumps(shared.machine).encode())
-            if receive(process.stdout) != worker.READY:
+            send(process.stdin, setup(shared.machine, errands))
+            ready = receive(process.stdout)
+            if ready not in (worker.READY, worker.READY_FOR_ERRANDS):
                 return
             with self._busy:
-                while True:
-                    while (aside := shared.next_aside()) is not None:
-                        shared.done_aside[aside] = _answer(process, *aside)
-                    index = next(shared, None)
-                    if index is None:
-                        break
-                    shared.objects[index] = _answer(process, shared.texts[index], shared.machine)
+                _keep_busy(process, shared, does_errands=ready == worker.READY_FOR_ERRANDS)
         except (EOFError, OSError, ValueError):
-            pass  # the texts it did not compile are compiled by this process
+            pass  # the work it did not do is done by this process
 
     def finish(self) -> None:
-        """Wait for the text the helper is at, not for ever, and end it; one that is not ready yet is not waited for."""
+        """Wait for the work the helper is at, not for ever, and end it; one that is not ready yet is not waited for."""
         if self._process is None:
             return
         self._shared.close()
@@ -237,3 +350,28 @@ class _Helper:
         """End the helper at once."""
         if self._process is not None:
             self._process.kill()
+
+
+def _keep_busy(process: subprocess.Popen[bytes], shared: _Shared, does_errands: bool) -> None:
+    """Have a helper do work until there is no more. What it was told and did not do gets an empty answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    told: deque[_Work] = deque()
+    try:
+        while True:
+            work = shared.next_work(does_errands, wait=not told)
+            if work is not None:
+                told.append(work)
+                order = work.order()
+                if order:
+                    send(process.stdin, order)
+                else:
+                    told.pop().done(b"")
+            elif not told:
+                return
+            if len(told) == AHEAD or (work is None and told):
+                answer = receive(process.stdout)
+                told.popleft().done(answer)
+    finally:
+        for work in told:
+            work.done(b"")

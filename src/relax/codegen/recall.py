@@ -22,20 +22,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
+from ..ir import IRModule, exact_digest
 from ..ir.transform import PassContext
-from ..prim import Call
 from ..target import Target
 from ..tir import PrimFunc
 from . import cache
+from .apart import callees
 from .module import KernelText
 from .object import CompiledObject, compiler_version
 
 _ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "codegen")
 """The rooms whose files decide how a kernel is lowered and written."""
-
-_EXTERN: Final = ("call_extern", "call_pure_extern")
-"""Calls of C functions, whose names must not be those of functions of the module."""
 
 _LOADED: Final = time.time()
 
@@ -67,17 +64,44 @@ class Recall:
 NOTHING: Final = Recall({}, {})
 
 
+class KernelMemory:
+    """The kernels that were compiled before for a resolved target: of each, as soon as it is scheduled, and of all."""
+
+    def __init__(self, target: Target) -> None:
+        self._environment = _environment(target) if usual_passes() and cache.enabled() else None
+        self._seen: dict[str, tuple[PrimFunc, cache.Key, Recalled | None]] = {}
+
+    def knows(self, name: str, func: PrimFunc) -> bool:
+        """True if a kernel was compiled before."""
+        return self._environment is not None and self._look(name, func, self._environment)[1] is not None
+
+    def recall(self, mod: IRModule) -> Recall:
+        """The PrimFuncs of a scheduled module that were compiled before."""
+        if self._environment is None:
+            return NOTHING
+        funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+        joined = _joined(funcs)
+        known = {
+            name: self._look(name, func, self._environment)
+            for name, func in funcs.items()
+            if name not in joined
+        }
+        return Recall(
+            {name: recalled for name, (_, recalled) in known.items() if recalled is not None},
+            {name: key for name, (key, recalled) in known.items() if recalled is None},
+        )
+
+    def _look(self, name: str, func: PrimFunc, environment: str) -> tuple[cache.Key, Recalled | None]:
+        seen = self._seen.get(name)
+        if seen is None or seen[0] is not func:
+            key = _key(name, func, environment)
+            seen = self._seen[name] = func, key, _recalled(name, key)
+        return seen[1:]
+
+
 def recall(mod: IRModule, target: Target) -> Recall:
     """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
-    environment = _environment(target) if usual_passes() and cache.enabled() else None
-    if environment is None:
-        return NOTHING
-    funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
-    joined = _joined(funcs)
-    keys = {name: _key(name, f, environment) for name, f in funcs.items() if name not in joined}
-    noted = {name: _recalled(name, key) for name, key in keys.items()}
-    recalled = {name: found for name, found in noted.items() if found is not None}
-    return Recall(recalled, {name: key for name, key in keys.items() if name not in recalled})
+    return KernelMemory(target).recall(mod)
 
 
 def usual_passes() -> bool:
@@ -91,17 +115,9 @@ def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
     """The functions whose code depends on others: those that call some, or a C function, and those that are called."""
     joined: set[str] = set()
     for name, func in funcs.items():
-        callees: set[str] = set()
-
-        def see(node: Node, callees: set[str] = callees) -> None:
-            if isinstance(node, GlobalVar):
-                callees.add(node.name_hint)
-            elif isinstance(node, Call) and node.intrinsic in _EXTERN:
-                callees.add("")
-
-        walk(func.body, see)
-        if callees:
-            joined |= {name, *callees}
+        names = callees(func)
+        if names:
+            joined |= {name, *names}
     return joined
 
 
@@ -169,4 +185,4 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
     return digest.hexdigest()
 
 
-__all__ = ["NOTHING", "Recall", "Recalled", "recall", "usual_passes"]
+__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "recall", "usual_passes"]

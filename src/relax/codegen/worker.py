@@ -2,29 +2,37 @@
 
 llvmlite lets one thread of a process at a time into LLVM, so several processors need several processes. This file is
 run by its path, and imports only llvmlite: a helper process starts in a fraction of the time relax takes to import.
+It imports a module of relax only if it is told to do errands, which that module's function `answer` does.
 A helper reads from standard input, and answers on standard output, messages of a length (4 bytes) and bytes:
 
-    the machine, as JSON             →  "ready"
-    a machine, a line end, a text    →  its object; nothing, if LLVM does not accept the text
-    …                                   until its input ends
+    the machine and the module for errands, as JSON  →  "ready", or "ready for errands"
+    a machine, a line end, a text                    →  its object; nothing, if LLVM does not accept the text
+    "errand", a line end, an order                   →  the module's answer to the order
+    …                                                   until its input ends
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
 import os
+import queue
 import re
 import struct
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
 READY = b"ready"
+"""First answer of a helper that compiles texts."""
+
+READY_FOR_ERRANDS = b"ready for errands"
+"""First answer of a helper that does errands as well."""
 
 
 class _Binding:
@@ -61,6 +69,13 @@ _scheduled = [True]
 """The present setting, which is that of the whole process."""
 
 _LENGTH = struct.Struct("<I")
+
+
+class Errands(NamedTuple):
+    """The module whose function `answer` does errands, by its name, and by its file: it must be the one found there."""
+
+    module: str = ""
+    file: str = ""
 
 
 class Machine(NamedTuple):
@@ -306,28 +321,74 @@ def unpacked(data: bytes) -> list[bytes]:
         return messages
 
 
+def setup(machine: Machine, errands: Errands) -> bytes:
+    """The first message to a helper."""
+    return json.dumps([machine, errands]).encode()
+
+
 def with_machine(text: str, machine: Machine) -> bytes:
     """The order by which a helper compiles a text for a machine."""
     return f"{json.dumps(machine)}\n{text}".encode()
 
 
+def as_errand(order: bytes) -> bytes:
+    """The message by which a helper does an errand."""
+    return _ERRAND + b"\n" + order
+
+
+_ERRAND = b'"errand"'
+
+
 def serve() -> None:
-    """Compile what comes in until nothing more does."""
+    """Do what comes in until nothing more does. Orders are read while others are done: nobody waits to send one."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the answers
     try:
-        machine = Machine(*json.loads(receive(sys.stdin.buffer)))
-        target_machine(machine)
-        send(answers, READY)
-        while True:
-            head, _, text = receive(sys.stdin.buffer).decode().partition("\n")
-            try:
-                data = emit_object(text, Machine(*json.loads(head)))
-            except RuntimeError:
-                data = b""
+        machine, errands = json.loads(receive(sys.stdin.buffer))
+        target_machine(Machine(*machine))
+        do_errand = _doer(Errands(*errands))
+        send(answers, READY if do_errand is None else READY_FOR_ERRANDS)
+        orders = queue.SimpleQueue[bytes | None]()
+        threading.Thread(target=_read_orders, args=(orders,), daemon=True).start()
+        while (message := orders.get()) is not None:
+            head, _, order = message.partition(b"\n")
+            if head != _ERRAND:
+                data = _compiled(order.decode(), Machine(*json.loads(head)))
+            else:
+                data = b"" if do_errand is None else do_errand(order)
             send(answers, data)
     except (EOFError, BrokenPipeError):
         pass
+
+
+def _read_orders(orders: queue.SimpleQueue[bytes | None]) -> None:
+    """Hand on what comes in, and None at the end."""
+    try:
+        while True:
+            orders.put(receive(sys.stdin.buffer))
+    except EOFError:
+        orders.put(None)
+
+
+def _doer(errands: Errands) -> Callable[[bytes], bytes] | None:
+    """The function that does errands; None if the module is not there, or in another file than it was said to be."""
+    gc.disable()
+    try:
+        module: Any = importlib.import_module(errands.module) if errands.module else None
+    except ImportError:
+        return None
+    finally:
+        gc.freeze()  # what was imported stays: the collector need not look at it
+        gc.enable()
+    return module.answer if module is not None and module.__file__ == errands.file else None
+
+
+def _compiled(text: str, machine: Machine) -> bytes:
+    """The object of a text; nothing, if LLVM does not accept it."""
+    try:
+        return emit_object(text, machine)
+    except RuntimeError:
+        return b""
 
 
 def note() -> None:

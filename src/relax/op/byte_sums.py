@@ -12,6 +12,7 @@ are further from a half than the second form is from the exact sum.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -76,9 +77,10 @@ def _fitting(
     a: Floats, b: Floats, nearest: tuple[float, float, float], expected: Integers, limits: tuple[int, int]
 ) -> Iterator[Factors]:
     """The numbers that fit some pairs, the nearest ones first."""
-    parts = [_ORDER[:1]]
+    steps = _nearest_first()
+    parts = [steps[:1]]
     if len(a) <= MOST_NEAR:
-        parts += np.array_split(_ORDER[1:], len(_ORDER) // TRIED)
+        parts += np.array_split(steps[1:], len(steps) // TRIED)
     for part in parts:
         first, second = (
             (np.float64(nearest[i]) * (1 + DIGITS * part[:, i])).astype(np.float32)[:, None] for i in (0, 1)
@@ -95,12 +97,11 @@ def _limited(sums: NDArray[Any], limits: tuple[int, int]) -> Integers:
     return np.minimum(np.maximum(np.rint(sums), limits[0]), limits[1]).astype(np.int64)
 
 
+@lru_cache(maxsize=1)
 def _nearest_first() -> NDArray[np.int64]:
     """The steps from the quotients and from 0 that are tried."""
     every: NDArray[np.int64] = np.array(list(product(range(-STEPS, STEPS + 1), repeat=3)), np.int64)
     return every[np.argsort(np.abs(every).sum(axis=1), kind="stable")]
 
-
-_ORDER: Final = _nearest_first()
 
 __all__ = ["Factors", "factors"]

@@ -12,11 +12,13 @@ from typing import Any, cast
 from ..ir import IRModule
 from ..ir.transform import Pass, module_pass
 from ..target import Target
-from .rule import ScheduleRule, schedule_module
+from .rule import Scheduled, ScheduleRule, schedule_module
 
 
-def ApplyDefaultSchedule(*rules: ScheduleRule, target: Target | None = None) -> Pass:
-    """Pass: each PrimFunc as the first of the rules that is for it arranges it.
+def ApplyDefaultSchedule(
+    *rules: ScheduleRule, target: Target | None = None, scheduled: Scheduled | None = None
+) -> Pass:
+    """Pass: each PrimFunc as the first of the rules that is for it arranges it; `scheduled` is told of each at once.
 
     The target is the one given, or the current one (``with target:``), which must be resolved: `relax.codegen.resolve`.
     Raises ValueError if there is none, TypeError for a rule that is no instance of ScheduleRule.
@@ -27,7 +29,7 @@ def ApplyDefaultSchedule(*rules: ScheduleRule, target: Target | None = None) -> 
     def run(mod: IRModule) -> IRModule:
         chosen = target or Target.current(allow_none=False)
         assert chosen is not None
-        return schedule_module(mod, chosen, rules)
+        return schedule_module(mod, chosen, rules, scheduled)
 
     return module_pass(run, name="ApplyDefaultSchedule")()
 

@@ -28,7 +28,7 @@ from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
 from .permuted_constants import with_permuted_constants
-from .rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule, schedule
+from .rule import IS_SCHEDULED, PackedFunction, Packing, Scheduled, ScheduleRule, schedule
 
 PACKED_CONSTANTS: Final = "relax.packed_constants"
 """The module's attribute: {"kernels": 2, "constants": 3, "bytes": 4096}, of the constants in their new order."""
@@ -39,24 +39,28 @@ PACKED_KERNELS: Final = "relax.packed_kernels"
 _log = logging.getLogger(__name__)
 
 
-def PackConstants(*rules: ScheduleRule, target: Target | None = None) -> Pass:
+def PackConstants(
+    *rules: ScheduleRule, target: Target | None = None, scheduled: Scheduled | None = None
+) -> Pass:
     """Pass: constant operands of kernels in the order in which the kernels of the rules read them.
 
     The target is the one given, or the current one (``with target:``), which must be resolved. Raises ValueError if
-    there is none.
+    there is none. `scheduled` is told of each kernel that it makes at once.
     """
 
     def run(mod: IRModule) -> IRModule:
         chosen = target or Target.current(allow_none=False)
         assert chosen is not None
-        return pack_constants(mod, chosen, rules)
+        return pack_constants(mod, chosen, rules, scheduled)
 
     return module_pass(run, name="PackConstants")()
 
 
-def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule]) -> IRModule:
+def pack_constants(
+    mod: IRModule, target: Target, rules: Sequence[ScheduleRule], scheduled: Scheduled | None = None
+) -> IRModule:
     """The module with constant operands of kernels in the order in which the kernels of the rules read them."""
-    packer = _Packer(mod, target, rules)
+    packer = _Packer(mod, target, rules, scheduled)
     for func in mod.functions.values():
         if isinstance(func, Function):
             for binding in bindings_in(func):
@@ -81,8 +85,10 @@ def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule])
 class _Packer:
     """The functions that are called with constants, by name and positions of those, and their variants."""
 
-    def __init__(self, mod: IRModule, target: Target, rules: Sequence[ScheduleRule]) -> None:
-        self.mod, self.target, self.rules = mod, target, rules
+    def __init__(
+        self, mod: IRModule, target: Target, rules: Sequence[ScheduleRule], scheduled: Scheduled | None
+    ) -> None:
+        self.mod, self.target, self.rules, self._scheduled = mod, target, rules, scheduled
         self.variants: dict[tuple[str, tuple[int, ...]], tuple[str, PackedFunction]] = {}
         self._refused: set[tuple[str, tuple[int, ...]]] = set()
         self._calls: list[Call] = []
@@ -112,6 +118,8 @@ class _Packer:
         while new in taken:
             new += "_"
         self.variants[key] = (new, variant)
+        if self._scheduled is not None:
+            self._scheduled(new, variant.func)
 
     def _variant(self, func: PrimFunc, positions: tuple[int, ...]) -> PackedFunction | None:
         permuted = with_permuted_constants(func, positions)

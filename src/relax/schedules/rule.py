@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ..ir import Diagnostic, DiagnosticError, IRModule
+from ..ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule
 from ..target import Target
 from ..tir import PrimFunc, Schedule
 
@@ -93,12 +93,31 @@ def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
     )
 
 
-def schedule_module(mod: IRModule, target: Target, rules: Iterable[ScheduleRule]) -> IRModule:
+Scheduled: TypeAlias = Callable[[str, PrimFunc], object]
+"""Is told each function by its name as soon as its loops are as they shall be."""
+
+
+def schedule_module(
+    mod: IRModule, target: Target, rules: Iterable[ScheduleRule], scheduled: Scheduled | None = None
+) -> IRModule:
     """A module in which every PrimFunc is arranged by the first rule that is for it."""
     chosen = tuple(rules)
-    return mod.with_functions(
-        {g: schedule(f, target, chosen) if isinstance(f, PrimFunc) else f for g, f in mod.functions.items()}
-    )
+    functions: dict[GlobalVar, BaseFunc] = {}
+    for global_var, func in mod.functions.items():
+        if isinstance(func, PrimFunc):
+            func = schedule(func, target, chosen)
+            if scheduled is not None:
+                scheduled(global_var.name_hint, func)
+        functions[global_var] = func
+    return mod.with_functions(functions)
 
 
-__all__ = ["IS_SCHEDULED", "PackedFunction", "Packing", "ScheduleRule", "schedule", "schedule_module"]
+__all__ = [
+    "IS_SCHEDULED",
+    "PackedFunction",
+    "Packing",
+    "ScheduleRule",
+    "Scheduled",
+    "schedule",
+    "schedule_module",
+]

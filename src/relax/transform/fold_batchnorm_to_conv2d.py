@@ -201,7 +201,10 @@ class _Summed:
         factors = np.reshape(scale, [-1 if d == place else 1 for d in range(self.weight.ndim)])
         exact: NDArray[Any] = self.weight * factors
         rounded = exact.astype(self.dtype)
-        lost = (abs(rounded) < np.finfo(self.dtype).tiny) & (self.weight != 0) & (factors != 0)
+        sizes, limits = np.abs(rounded), np.finfo(self.dtype)
+        if sizes.size and limits.tiny <= sizes.min() and sizes.max() <= limits.max:  # as nearly always
+            return rounded
+        lost = (sizes < limits.tiny) & (self.weight != 0) & (factors != 0)
         return rounded if np.isfinite(rounded).all() and not lost.any() else None
 
 

@@ -14,21 +14,21 @@ from ..analysis import assert_well_formed
 from ..codegen import (
     CompiledKernels,
     CompiledModule,
-    Recall,
     build_module,
     compile_module,
     executes,
-    recall,
     resolve,
 )
+from ..codegen.apart import ERRANDS, KernelsApart
 from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
 from ..codegen.object import expect_kernels, machine_of
-from ..codegen.parallel import Compilers
-from ..codegen.recall import usual_passes
-from ..expr import Function
+from ..codegen.parallel import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
+from ..codegen.recall import NOTHING, KernelMemory, compiler_files, usual_passes
+from ..expr import Call, Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
+from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
 from ..runtime.collection import rarely_collected
 from ..runtime.debug_info import KernelInfo
@@ -51,6 +51,12 @@ EXEC_MODES: Final = ("bytecode", "compiled")
 
 SCHEDULED: Final = 2
 """The optimisation level of a target from which on kernels' loops are arranged for it."""
+
+CALLS_PER_KERNEL: Final = 8
+"""The calls of operators in a program that seem to become a kernel which no other one is like.
+
+So many kernels are expected before it is known how many there are: one helper is ready when the first is scheduled.
+"""
 
 NO_ENTRY = "E4103"
 """A module without a Relax function that can be called from outside."""
@@ -154,13 +160,16 @@ def _built(
     """The executable of a module, for a resolved target, by all the passes."""
     kernels = CompiledKernels(where) if executes(where) else None
     try:
-        with where, Compilers(machine_of(where)) as compilers:
+        # Helpers read the compiler's files, which must be those that this process runs.
+        errands = ERRANDS if usual_passes() and compiler_files() is not None else NO_ERRANDS
+        with where, Compilers(machine_of(where), errands=errands) as compilers:
+            expect_kernels(compilers, min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER), where)
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
                 machine = _ToMachine(where, compilers)
                 ready = machine(module)
-            kernels = {g.name_hint: f for g, f in ready.functions.items() if isinstance(f, PrimFunc)}
+            kernels = _kernels(ready)
             builder, functions = _program(machine.scheduled, exec_mode == "compiled", infos)
             native = (
                 compile_module(
@@ -170,6 +179,7 @@ def _built(
                     compilers=compilers,
                     later=functions,
                     lowering=machine.lowering,
+                    elsewhere=machine.apart,
                 )
                 if kernels or functions.names
                 else b""
@@ -187,6 +197,12 @@ def _check_entry_points(mod: IRModule) -> None:
         raise DiagnosticError(
             Diagnostic(NO_ENTRY, "the module has no Relax function to call from outside", mod.span, hint=hint)
         )
+
+
+def _call_count(mod: IRModule) -> int:
+    """The number of calls that are bound to variables."""
+    functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+    return sum(isinstance(getattr(b, "value", None), Call) for f in functions for b in bindings_in(f))
 
 
 def _bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
@@ -215,35 +231,61 @@ def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Cal
 class _ToMachine(Sequential):
     """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'.
 
-    Code generation lowers kernels one after the other, so that each is compiled while the next is lowered. They
-    are lowered here only where the passes are not the usual ones, or somebody looks on.
+    Code generation lowers kernels one after the other, so that each is compiled while the next is lowered, and helper
+    processes lower some from the time on at which they are scheduled. They are lowered here only where the passes are
+    not the usual ones, or somebody looks on.
     """
 
     def __init__(self, target: Target, compilers: Compilers) -> None:
         kernels: tuple[Pass, ...] = ()
         if target.opt_level >= SCHEDULED:
             kernels = (
-                PackConstants(*cpu.RULES, target=target),
-                ApplyDefaultSchedule(*cpu.RULES, target=target),
+                PackConstants(*cpu.RULES, target=target, scheduled=self._offer),
+                ApplyDefaultSchedule(*cpu.RULES, target=target, scheduled=self._offer),
             )
         super().__init__([VMBuiltinLower(), VMShapeLower(), *kernels], name="to_machine")
         self.target, self.compilers = target, compilers
         self.scheduled = IRModule()
         """The module before kernels were lowered."""
-        self.recall = Recall({}, {})
+        self.recall = NOTHING
         """The kernels that were compiled before."""
         self.lowering: Lowering | None = None
         """Function that lowers the kernels of the result; None if they are lowered."""
+        self.apart: KernelsApart | None = None
+        """The kernels that helpers may lower."""
+        self._memory = KernelMemory(target)
+        self._known: set[str] = set()
+        self._count = 0
 
     def transform(self, mod: IRModule) -> IRModule:
+        self._count = len(_kernels(mod))
+        self.apart = KernelsApart(self.target, self.compilers) if usual_passes() else None
         self.scheduled = super().transform(mod)
-        self.recall = recall(self.scheduled, self.target)
-        count = sum(isinstance(func, PrimFunc) for func in self.scheduled.functions.values())
-        expect_kernels(self.compilers, count - len(self.recall.recalled), self.target)
-        if usual_passes():
-            self.lowering = _Lowering(self.scheduled, self.target)
-            return self.scheduled
-        return LowerTIR(self.target)(self.scheduled)
+        self.recall = self._memory.recall(self.scheduled)
+        new = {name: f for name, f in _kernels(self.scheduled).items() if name not in self.recall.recalled}
+        expect_kernels(self.compilers, len(new), self.target)
+        if self.apart is None:
+            return LowerTIR(self.target)(self.scheduled)
+        for name, func in new.items():
+            self.apart.offer(name, func)
+        self.apart.keep(new.keys())
+        self.lowering = _Lowering(self.scheduled, self.target)
+        return self.scheduled
+
+    def _offer(self, name: str, func: PrimFunc) -> None:
+        """Let helpers lower a scheduled kernel, unless it was compiled before; the first one has them started."""
+        if self.apart is None:
+            return
+        if self._memory.knows(name, func):
+            self._known.add(name)
+        elif self.apart.offer(name, func) and self._count:
+            expected = self._count // (len(self._known) + 1)  # if of the others as many are known
+            expect_kernels(self.compilers, expected, self.target)
+            self._count = 0
+
+
+def _kernels(mod: IRModule) -> dict[str, PrimFunc]:
+    return {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
 
 
 class _Lowering:
@@ -256,7 +298,7 @@ class _Lowering:
 
     def __call__(self, group: dict[str, PrimFunc]) -> dict[str, PrimFunc]:
         mod = self._mod.with_functions({self._vars[name]: func for name, func in group.items()})
-        return {g.name_hint: f for g, f in self._lower(mod).functions.items() if isinstance(f, PrimFunc)}
+        return _kernels(self._lower(mod))
 
 
 def _program(
