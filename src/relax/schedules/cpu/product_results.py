@@ -1,4 +1,4 @@
-"""What becomes of the sums of a product: how tiles of `product` store their results.
+"""The results of a product: tiles of `product` store what is made of their sums.
 
     a tile whose results are made of its sums by arithmetic       others: sums[…] = acc, and behind all tiles
 
