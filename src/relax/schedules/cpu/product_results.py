@@ -1,4 +1,4 @@
-"""The results of a product: how tiles of `product` store what becomes of their sums.
+"""The results of a product: tiles of `product` store what is made of their sums.
 
     a tile whose results are made of its sums by arithmetic       others: sums[…] = acc, and behind all tiles
 
