@@ -34,7 +34,7 @@ from ...ir import IRModule
 from ...ir.transform import PassContext
 from ...prim import IntImm, is_const
 from ...tir import Buffer, PrimFunc
-from ...tir.convolution import DTYPE, NARROW, Convolution, convolution_of
+from ...tir.convolution import DTYPE, NARROW, RANK, Convolution, convolution_of
 from ..decorators import module_pass
 from .fuse_ops import movable_kernel
 from .fuse_tir import with_merged_kernels
@@ -42,8 +42,8 @@ from .kernel_calls import KernelCall, KernelCalls
 from .outline_groups import GroupOutliner
 
 NAME = "fused_convolutions"
-CHANNEL = 2
-"""The dimension of channels, counted from the last one."""
+CHANNEL = 1
+"""The dimension of channels."""
 CHANNELS = 256
 """The least channels between convolutions of bfloat16: images with fewer are large, and writing what is between as
 bfloat16 and reading it again takes less than converting it once more in registers."""
@@ -133,14 +133,13 @@ class _Block:
         return self._argument(number, lambda convolution: convolution.data)
 
     def _is_of_channels(self, number: int) -> bool:
-        """True if what a convolution's kernel reads besides data and weights has an element to a channel, or one."""
+        """True if images that a convolution's kernel reads besides its data have an element to a channel, or one."""
         kernel, convolution = self.kernels[number], self.convolutions[number]
         if kernel is None or convolution is None:
             return False
-        others = (b for b, _ in kernel.inputs if b is not convolution.data and b is not convolution.weights)
-        return all(
-            is_const(size, 1) for b in others for d, size in enumerate(reversed(b.shape)) if d != CHANNEL
-        )
+        own = convolution.data, convolution.weights
+        images = [b for b, _ in kernel.inputs if b.ndim == RANK and all(b is not known for known in own)]
+        return all(is_const(size, 1) for b in images for d, size in enumerate(b.shape) if d != CHANNEL)
 
     def _has_weights(self, number: int) -> bool:
         """True if the weights of a convolution are a constant."""
