@@ -46,6 +46,26 @@ def test_kernels_are_written_before_all_are_lowered():
     assert seen[0] < 10
 
 
+def test_large_kernels_are_lowered_first_and_each_by_itself(kernels):
+    """Other processes may take what is left; the largest would be waited for longest."""
+    buffer = tir.decl_buffer((4096,), "float32", "A")
+
+    def storing(count):
+        stores = [tir.BufferStore(buffer, tir.const(1.0, "float32"), [i]) for i in range(count)]
+        return kernels.over(tir.SeqStmt(tuple(stores)), buffer)
+
+    funcs = {"a": doubled, "large": storing(1000), "b": doubled, "larger": storing(1500), "c": doubled}
+    asked = []
+
+    def lowering(group):
+        asked.append(list(group))
+        return lowered(group)
+
+    texts = list(written_kernels(funcs, codegen.resolve(), lowering=lowering))
+    assert asked == [["larger"], ["large"], ["a", "b", "c"]]
+    assert [text.names[0] for text in texts] == ["larger", "large", "a", "b", "c"]
+
+
 def test_errors_of_all_kernels_arrive_together():
     names = [f"f{i}" for i in range(10)]
 

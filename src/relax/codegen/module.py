@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +44,9 @@ again for each one of which they learn something. Nobody would use it, as the wr
 """
 _AT_ONCE: Final = 4
 """Kernels that are lowered together: the passes take half a millisecond each beside their work."""
+
+_LARGE: Final = 2_000
+"""Nodes of a kernel from which on it is lowered by itself, which takes 0.2 s: others are left to other processes."""
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
@@ -218,19 +222,25 @@ class _Lowered:
     def __init__(
         self, funcs: Mapping[str, PrimFunc], writer: _Writer, lowering: Lowering, elsewhere: Elsewhere | None
     ) -> None:
-        self._groups = _joined(funcs)
+        sizes = Counter[str]()
+        groups = _joined(funcs, sizes)
+        groups.sort(key=lambda group: -sum(sizes[name] for name in group))
+        self._large = [group for group in groups if sum(sizes[name] for name in group) >= _LARGE]
+        """The groups that are lowered first, each by itself, the largest one before all others."""
+        self._small = groups[len(self._large) :]
         self._writer, self._lowering, self._elsewhere = writer, lowering, elsewhere
         self._begun: dict[str, dict[str, PrimFunc]] = {}
         """The groups, of one function each, that are lowered elsewhere."""
 
     def texts(self) -> Iterator[KernelText]:
         """The texts of the functions that nobody else has begun with, and of others that are there already."""
-        groups = iter(self._groups)
-        while some := list(itertools.islice(filter(self._is_here, groups), _AT_ONCE)):
-            yield from self._written(some)
-            if self._elsewhere is not None:
-                ended = list(filter(self._elsewhere.has_ended, self._begun))
-                yield from self._arrived(self._elsewhere, ended)
+        for groups, at_once in ((self._large, 1), (self._small, _AT_ONCE)):
+            waiting = filter(self._is_here, groups)
+            while some := list(itertools.islice(waiting, at_once)):
+                yield from self._written(some)
+                if self._elsewhere is not None:
+                    ended = list(filter(self._elsewhere.has_ended, self._begun))
+                    yield from self._arrived(self._elsewhere, ended)
 
     def last_texts(self) -> Iterator[KernelText]:
         """The texts of all others."""
@@ -306,8 +316,8 @@ def _batches(funcs: Iterable[tuple[str, PrimFunc]]) -> Iterator[dict[str, PrimFu
         yield batch
 
 
-def _joined(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
-    """The functions in groups of those that call each other."""
+def _joined(funcs: Mapping[str, PrimFunc], sizes: Counter[str] | None = None) -> list[dict[str, PrimFunc]]:
+    """The functions in groups of those that call each other; their nodes are counted in `sizes`."""
     leaders = {name: name for name in funcs}
 
     def leader(name: str) -> str:
@@ -316,6 +326,8 @@ def _joined(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
         return name
 
     def join(name: str, node: Node) -> bool:
+        if sizes is not None:
+            sizes[name] += 1
         if isinstance(node, GlobalVar) and node.name_hint in leaders:
             leaders[leader(node.name_hint)] = leader(name)
         return True
