@@ -200,3 +200,19 @@ def test_programs_compute_the_same_with_all_the_passes(n):
 
 def test_names_of_tvm():
     assert LowerRuntimeBuiltin is VMBuiltinLower
+
+
+def test_a_dimension_of_literals_may_have_another_dtype():
+    """T.min(2, 1) is an int32 of TIR."""
+
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(x: R.Tensor(("n", 2), "int32")):
+            n = T.int64()
+            a = R.builtin.alloc_tensor(R.shape([n, T.min(2, 1)]), R.dtype("int32"), R.prim_value(0))
+            return a
+
+    after = LowerAllocTensor()(Module)
+    assert_well_formed(after)
+    assert "R.memory.alloc_storage(R.shape([n * 4])" in after.script()

@@ -46,7 +46,7 @@ class _Storages(Rewriter):
             return call
         size: PrimExpr = const(itemsize(str(info.dtype)), "int64")
         for dim in info.shape.values:
-            size = Mul(dim, size)
+            size = Mul(dim.astype("int64"), size)  # a dimension of literals alone may be of another dtype
         shape, dtype, device, scope = call.args
         allocated = memory.alloc_storage(ShapeExpr((simplify(size),)), device, scope, "uint8")
         storage = self.builder.emit(allocated.replace(span=call.span), "storage")
