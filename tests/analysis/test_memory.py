@@ -177,3 +177,19 @@ Memory usage estimation:
  * With memory planning, there are 0 constant-size memory allocation(s) with total size 0 bytes, and 2 dynamic-size memory allocation(s)."""
     )
     assert "Function main" in estimate_memory_usage(Module["main"])
+
+
+def test_a_dimension_of_literals_may_have_another_dtype():
+    """T.min(2, 1) is an int32 of TIR."""
+
+    @I.ir_module
+    class Narrow:
+        @R.function(pure=False)
+        def main(x: R.Tensor(("n", 2), "int32")):
+            n = T.int64()
+            a = R.builtin.alloc_tensor(R.shape([n, T.min(2, 1)]), R.dtype("int32"), R.prim_value(0))
+            return a
+
+    (tensor,) = memory_plan(Narrow, sizes={"n": 3}).tensors
+    assert (tensor.shape, tensor.nbytes) == ((3, 1), 12)
+    assert "1 dynamic-size memory allocation(s)" in estimate_memory_usage(Narrow)

@@ -111,7 +111,7 @@ def scaled(name="A"):
 def compiled(funcs):
     """Compile kernels as a build does; the names of those that were recalled."""
     target = codegen.resolve()
-    memory = codegen.recall(IRModule(funcs), target)
+    memory = codegen.KernelMemory(target).recall(IRModule(funcs))
 
     def lowering(group):
         return {g.name_hint: f for g, f in tir.lower(IRModule(group), target).functions.items()}

@@ -184,7 +184,7 @@ def storage_size(call: Call) -> PrimExpr | None:
     """The bytes of a storage; None if its size is not written out."""
     dtypes = [arg.value for arg in call.args if isinstance(arg, DataTypeImm)]
     size = call.args[0]
-    return _product(size.values, str(dtypes[0])) if isinstance(size, ShapeExpr) and dtypes else None
+    return size_in_bytes(size.values, str(dtypes[0])) if isinstance(size, ShapeExpr) and dtypes else None
 
 
 def tensor_size(var: Var) -> PrimExpr | None:
@@ -192,13 +192,14 @@ def tensor_size(var: Var) -> PrimExpr | None:
     info = var.struct_info_
     if not isinstance(info, TensorStructInfo) or not isinstance(info.shape, ShapeExpr) or info.dtype.is_void:
         return None
-    return _product(info.shape.values, str(info.dtype))
+    return size_in_bytes(info.shape.values, str(info.dtype))
 
 
-def _product(dims: Iterable[PrimExpr], dtype: str) -> PrimExpr:
+def size_in_bytes(dims: Iterable[PrimExpr], dtype: str) -> PrimExpr:
+    """The bytes of elements of a dtype, with so many in each dimension, as int64."""
     size: PrimExpr = const(itemsize(dtype), "int64")
     for dim in dims:
-        size = Mul(dim, size)
+        size = Mul(dim.astype("int64"), size)  # a dimension of literals alone may be of another dtype
     return size
 
 

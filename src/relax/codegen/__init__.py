@@ -29,7 +29,7 @@ from .build import (
 )
 from .evaluate import CompiledKernels, executes
 from .host import resolve
-from .recall import Recall, recall
+from .recall import KernelMemory, Recall
 from .wrapper import symbol_name
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = [
     "CompiledKernels",
     "CompiledModule",
     "Explanation",
+    "KernelMemory",
     "LoopReport",
     "Recall",
     "build_module",
@@ -57,7 +58,6 @@ __all__ = [
     "compile_module",
     "executes",
     "explain",
-    "recall",
     "resolve",
     "statistics",
     "symbol_name",

@@ -99,11 +99,6 @@ class KernelMemory:
         return seen[1:]
 
 
-def recall(mod: IRModule, target: Target) -> Recall:
-    """The PrimFuncs of a module, scheduled for the resolved target, that were compiled before."""
-    return KernelMemory(target).recall(mod)
-
-
 def usual_passes() -> bool:
     """True if the passes of the context are the usual ones, and nobody looks on."""
     context = PassContext.current()
@@ -185,4 +180,4 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
     return digest.hexdigest()
 
 
-__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "recall", "usual_passes"]
+__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "compiler_files", "usual_passes"]

@@ -43,6 +43,8 @@ class Convolution:
     """True for several taps, of one input channel, and as many output channels as input channels."""
     is_first: bool
     """True for several taps of float32, of all of at most `FEW` input channels, as in the first layer of a network."""
+    is_dense: bool
+    """True if neighbouring taps meet neighbouring pixels: there is no dilation."""
 
 
 @dataclass(frozen=True)
@@ -82,25 +84,22 @@ def chain_of(func: PrimFunc) -> Chain | None:
     begins = first.is_of_elements or first.is_first
     if not (begins and middle.is_depthwise and last.is_of_elements) or source is None or result not in params:
         return None
-    if not all(map(_is_dense, sums)):
+    if not all(part.is_dense for part in parts):
         return None
     read = {load.buffer: None for nest in known[known.index(sums[-1]) :] for load in nest.loads()}
     beside = tuple(b for b in read if b in params and b.ndim == RANK and b is not last.weights)
     return Chain(source, first.is_first, tuple(part.weights for part in parts), result, beside)
 
 
-def _is_dense(nest: Nest) -> bool:
-    """True if neighbouring taps of a convolution's windows meet neighbouring pixels: there is no dilation."""
-    factors = _factors(nest)
-    if factors is None:
-        return False
+def _is_dense(nest: Nest, weight: BufferLoad, data: BufferLoad) -> bool:
+    """True if neighbouring taps of a convolution's windows meet neighbouring pixels."""
     taps = [v.var for v in nest.block.iter_vars if v.iter_type == "reduce"]
 
     def step(index: PrimExpr, tap: Var) -> PrimExpr:
         ends = (substitute(index, {tap: const(number, tap.dtype)}) for number in (1, 0))
         return simplify(next(ends) - next(ends))
 
-    indices = [index for factor in factors for index in factor.indices]
+    indices = [index for load in (weight, data) for index in load.indices]
     return all(
         is_const(step(index, tap), 0) or is_const(step(index, tap), 1) for index in indices for tap in taps
     )
@@ -120,18 +119,11 @@ def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Con
 def convolution_of(func: PrimFunc) -> Convolution | None:
     """The convolution that a kernel computes; None if it is none, or more than one."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
-    sums = [nest for nest in nests if nest is not None and nest.is_reduction]
-    if len(sums) != 1 or any(nest is None for nest in nests):
+    known = [nest for nest in nests if nest is not None]
+    sums = [nest for nest in known if nest.is_reduction]
+    if len(sums) != 1 or len(known) < len(nests):
         return None
-    factors = _factors(sums[0])
-    if factors is None:
-        return None
-    others = [nest for nest in nests if nest is not None and nest is not sums[0]]
-    for weight, data in (factors, factors[::-1]):
-        found = _convolution(sums[0], weight, data, others, list(func.buffer_map.values()))
-        if found is not None:
-            return found
-    return None
+    return _of_sum(sums[0], known, list(func.buffer_map.values()))
 
 
 def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
@@ -188,7 +180,8 @@ def _convolution(
     depthwise = not of_elements and is_const(inputs, 1) and _equal(data.buffer.shape[1], channels)
     is_few = isinstance(inputs, IntImm) and inputs.value <= FEW and source.dtype == DTYPE
     first = not of_elements and not depthwise and is_few and data.indices[1] is weight.indices[1]
-    return Convolution(source, weight.buffer, of_elements, depthwise, first)
+    dense = _is_dense(nest, weight, data)
+    return Convolution(source, weight.buffer, of_elements, depthwise, first, dense)
 
 
 def _source(buffer: Buffer, others: Sequence[Nest], params: Sequence[Buffer]) -> Buffer | None:

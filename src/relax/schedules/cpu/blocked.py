@@ -15,8 +15,8 @@ registers for all of them.
 A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
 code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
 and 8 added up; lines of one dimension, or of a known size, may be a single third. Vectors are halves of registers where
-three of them have room for all output channels, as for 24. Where items are fewer than cores,
-some share their lines and divide the panels.
+three of them have room for all output channels, as for 24. Where items are fewer than cores, some share their lines and
+divide the panels.
 
 Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
 

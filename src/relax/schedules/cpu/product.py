@@ -19,8 +19,8 @@ in the matrix are stored. Tiles store results that are the sums, or are made of 
 What tiles read and write are views (`tile_view`), so that only their places depend on sizes, and not each index.
 
 Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
-cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, and asks for
-what is a little further on.
+cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, which processors
+foresee, and asks for nothing.
 
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
 High-Performance Matrix Multiplication*, 2008.

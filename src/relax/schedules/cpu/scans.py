@@ -1,6 +1,6 @@
 """Running results along an axis: those of neighbouring lines in vectors, or a vector of sums at a time.
 
-    for i1, i0 in T.grid(n, m):                      for strip in T.parallel(ceildiv(n, 512)):
+    for i1, i0 in T.grid(n, m):                      for strip in T.parallel(ceildiv(n, 1024)):
         Y[i0, i1] = T.if_then_else(                      Y[0, strip] = 0.0 + X[0, strip]             in vectors
             i0 == 0, 0.0, Y[i0 - 1, i1]                  for k in range(m - 1):
         ) + X[i0, i1]                                        Y[k + 1, strip] = Y[k, strip] + X[k + 1, strip]
@@ -16,6 +16,8 @@
                                                              Y[i0, v * 16 : v * 16 + 16] = carry + x
                                                              carry += x15 in 16 lanes
                                                          the elements left, one after the other
+
+Where known lines would be fewer strips than there are cores, strips are narrower.
 
 The sums within a vector are those of J. Sklansky, *Conditional-Sum Addition Logic*, 1960: the end of the lower half of
 each group of 2, 4, 8, … lanes is added to its upper half. Each result is a sum of the same elements as before, in

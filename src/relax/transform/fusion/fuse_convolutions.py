@@ -16,7 +16,8 @@ The nests of the new kernel are those of the three: the schedule rule `ByRows` a
 stay in cache.
 
 Left alone are convolutions whose results something else reads, those with weights that are not constants, a first or a
-middle one with another tensor of pixels, such as a residual, which lines in cache would have to wait for, numbers
+middle one with another tensor of pixels, such as a residual, which lines in cache would have to wait for, windows with
+dilation, for which there are no loops by rows, numbers
 that are neither float32 nor bfloat16 throughout, few channels of bfloat16, kernels on two sides of a call that may
 write to a tensor or on different virtual devices, and calls that are not proved to fit their kernel. At optimisation
 level 0 nothing is done.
@@ -120,8 +121,10 @@ class _Block:
         return chain if fits and len({self._device(number) for number in chain}) == 1 else []
 
     def _is_worth_it(self, chain: list[int]) -> bool:
-        """True for float32, and for bfloat16 with many channels between the convolutions."""
+        """True for float32, and for bfloat16 with many channels between the convolutions; without dilation."""
         convolutions = [c for c in map(self.convolutions.__getitem__, chain) if c is not None]
+        if not all(convolution.is_dense for convolution in convolutions):
+            return False
         dtypes = {str(c.data.dtype) for c in convolutions}
         channels = convolutions[-1].weights.shape[1]
         return dtypes == {DTYPE} or (

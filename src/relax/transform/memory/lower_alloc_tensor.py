@@ -11,13 +11,13 @@ out, or if it is on a named device.
 
 from __future__ import annotations
 
+from ...analysis.memory import size_in_bytes
 from ...analysis.properties import NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED
 from ...expr import Call, Function, PrimValue, ShapeExpr, VarBinding
 from ...ir import IRModule
 from ...op import memory
-from ...prim import Mul, PrimExpr, const, simplify
+from ...prim import simplify
 from ...rewrite import Rewriter, bindings_in
-from ...runtime.dtypes import itemsize
 from ...struct_info import TensorStructInfo
 from ..decorators import function_pass
 from .arenas import is_allocation
@@ -44,9 +44,7 @@ class _Storages(Rewriter):
         """A tensor at the start of a storage of its size; the allocation itself, if that cannot be said."""
         if not isinstance(info.shape, ShapeExpr) or info.vdevice is not None:
             return call
-        size: PrimExpr = const(itemsize(str(info.dtype)), "int64")
-        for dim in info.shape.values:
-            size = Mul(dim.astype("int64"), size)  # a dimension of literals alone may be of another dtype
+        size = size_in_bytes(info.shape.values, str(info.dtype))
         shape, dtype, device, scope = call.args
         allocated = memory.alloc_storage(ShapeExpr((simplify(size),)), device, scope, "uint8")
         storage = self.builder.emit(allocated.replace(span=call.span), "storage")
