@@ -6,6 +6,24 @@ import pytest
 
 from relax.frontend.torch import registry
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+def pytest_collectstart(collector):
+    """The random constants of a test module are the same in each run, whatever was loaded before."""
+    if torch is not None and isinstance(collector, pytest.Module):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers():
+    """So are those of each test."""
+    if torch is not None:
+        torch.manual_seed(0)
+
 
 @pytest.fixture
 def agrees():
