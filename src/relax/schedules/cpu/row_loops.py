@@ -7,18 +7,16 @@ zeros, and what the ring has there becomes zeros, as the padding beside the line
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
-from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
 from ..build import (
@@ -30,16 +28,16 @@ from ..build import (
     named,
     scratch,
     shared,
-    spread,
     vector_load,
     vector_store,
 )  # fmt: skip
 from ..contraction import size_of
-from .chains import DTYPE, Chain, Finish, Link
+from .chains import DTYPE, Chain, Link
 from .channel_blocks import part_of
 from .pixels import RowPacking, Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
-from .row_panels import Left, RowPanel, Step, panel_of
+from .row_panels import RowPanel, Step, panel_of
+from .row_tiles import BYTES, Piece, RowTiles, number_of
 from .squares import transposed_square
 from .tiling import Segment, even_pieces
 
@@ -48,22 +46,10 @@ LONG: Final = 14
 each other and for what is in each other's caches."""
 SHARE: Final = 28
 """The least pixels of a task of the projection, so that weights are read for more than a few of them."""
-FAR: Final = 1 << 16
-"""Bytes of weights from which on tiles ask for them: fewer are in the cache soon, as each line reads them again."""
-BYTES: Final = 4
-"""The bytes of a number."""
 PIXELS: Final = 7
 """The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
 LEAST: Final = 4
 """The least pixels of a tile."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A vector of a tile: where it begins, and its lanes."""
-
-    start: int
-    lanes: int
 
 
 @dataclass(frozen=True)
@@ -82,11 +68,9 @@ class Band:
     """True for the first band of the chunk."""
 
 
-class RowLoops:
+class RowLoops(RowTiles):
     """Writes the loops of one chain of float32."""
 
-    factor = DTYPE
-    """The dtype of what products multiply."""
     dtypes = (DTYPE, DTYPE, DTYPE)
     """The dtypes of the panel, the ring and the depthwise sums."""
     packed_dtypes = (DTYPE, DTYPE, DTYPE)
@@ -131,10 +115,10 @@ class RowLoops:
         """The pixels of a line whose sums are staged, in whole squares."""
         self.groups = even_pieces(self.vectors, -(-self.vectors // self.wide))
         """The groups of vectors between the convolutions: what a task computes, from expansion to depthwise sums."""
-        self.number = sum(_number(segment.count) for segment in self.groups)
+        self.number = sum(number_of(segment.count) for segment in self.groups)
         self.project_groups = even_pieces(self.blocks, -(-self.blocks // self.wide))
         """The groups of vectors of the result."""
-        self.finals = sum(_number(segment.count) for segment in self.project_groups)
+        self.finals = sum(number_of(segment.count) for segment in self.project_groups)
         self.group_pitch = (max(segment.size for segment in self.groups) | 1) * lanes
         """The elements from one pixel of the ring to the next."""
         self.images = name("images", self._images())
@@ -551,116 +535,5 @@ class RowLoops:
         return alloc("turned", (lanes,), DTYPE, "local", lambda turned: loop(
             "v", simplify(ceildiv(self.width, lanes)), lambda v: at(turned, v)))  # fmt: skip
 
-    # ------------------------------------------------------------------ tiles
 
-    def _pieces(self, size: int, channels: int) -> tuple[Piece, ...]:
-        """The vectors of a tile; the last one may be half of one if the tile has all channels.
-
-        Then all are halves where registers hold the sums: elements of the data are spread in less time.
-        """
-        lanes, half = self.lanes, self.lanes // 2
-        pieces = [Piece(v * lanes, lanes) for v in range(size)]
-        if lanes > 2 and 0 < channels - (size - 1) * lanes <= half:
-            halves = 2 * size - 1
-            if (self.pixels + 1) * halves < self.registers:
-                return tuple(Piece(v * half, half) for v in range(halves))
-            pieces[-1] = Piece((size - 1) * lanes, half)
-        return tuple(pieces)
-
-    def _span(self, pieces: Sequence[Piece]) -> int:
-        """The vectors of channels that a tile has, the last of them whole."""
-        return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
-
-    def _product(
-        self, pieces: Sequence[Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
-        number: PrimExpr, stored: Callable[[Buffer], Stmt],
-    ) -> Stmt:  # fmt: skip
-        """A tile: sums of pixels times weights, from a vector of channels on, in registers.
-
-        `steps` makes of the products of one place in the depth of the sums the loop over all. Where weights are many,
-        each tile asks for a vector of those behind its own, by its number among the tiles of these weights.
-        """
-        (packed, first), vectors = weights, self._span(pieces)
-        width, ahead = vectors * self.lanes, Var("ahead", "int64")
-        is_far = BYTES * math.prod(map(_number, packed.shape)) >= FAR
-
-        def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
-            places = [divmod(piece.start, self.lanes) for piece in pieces]
-            loads = [vector_store(line, (piece.start,), vector_load(packed, (
-                simplify(first + v), k, at), piece.lanes))
-                for piece, (v, at) in zip(pieces, places, strict=True)]  # fmt: skip
-
-            def pixel(p: Var) -> Stmt:
-                element = Var("a", self.factor)
-
-                def added(piece: Piece) -> Stmt:
-                    total = vector_load(acc, (p, piece.start), piece.lanes)
-                    factor = vector_load(line, (piece.start,), piece.lanes)
-                    sums = self._added(total, spread(element, piece.lanes), factor)
-                    return vector_store(acc, (p, piece.start), sums)
-
-                return LetStmt(element, left(p), block(map(added, pieces)))
-
-            asked = (
-                [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
-            )
-            return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
-
-        def cleared(acc: Buffer, p: Var) -> Stmt:
-            zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
-            return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
-
-        def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps(
-                lambda k, left: step(acc, line, k, left)))  # fmt: skip
-            begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
-            return block([begun, added, stored(acc)])
-
-        result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
-        place = simplify(first + vectors + floormod(number, vectors))
-        return LetStmt(ahead, place, result) if is_far else result
-
-    def _steps(self, data: Buffer, step: Step) -> Stmt:
-        """The loop over the depth of the sums of the projection, for the depthwise sums that a tile reads."""
-        return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
-
-    def _added(self, total: PrimExpr, element: PrimExpr, weights: PrimExpr) -> PrimExpr:
-        """Sums plus products of what a pixel has and weights."""
-        return Add(total, Mul(element, weights))
-
-    def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
-        """The form in which a buffer holds a value between two convolutions."""
-        del buffer
-        return value
-
-    def _changed(
-        self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer
-    ) -> Stmt:
-        """Store what is made of the sums of a tile, whose first channel is `columns`."""
-
-        def vector(p: Var, piece: Piece) -> Stmt:
-            def lane(x: Var) -> Stmt:
-                place = piece.start + x
-                tables = {
-                    name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()
-                }
-                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(out, self._kept(
-                    out, substitute(finish.store.value, {**tables, finish.total: total})), (p, place)))  # fmt: skip
-
-            return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
-
-        return loop(
-            "p", acc.shape[0], lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED
-        )
-
-    @property
-    def zero(self) -> PrimExpr:
-        return spread(const(0, DTYPE), self.lanes)
-
-
-def _number(size: PrimExpr) -> int:
-    assert isinstance(size, IntImm)
-    return size.value
-
-
-__all__ = ["Band", "Piece", "RowLoops"]
+__all__ = ["Band", "RowLoops"]

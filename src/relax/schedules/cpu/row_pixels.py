@@ -22,8 +22,9 @@ from ..build import block, int64, let, loop, named
 from .chains import Chain
 from .channel_blocks import part_of
 from .channels_last import own_accesses
-from .row_loops import Band, Piece, RowLoops
+from .row_loops import Band, RowLoops
 from .row_panels import Step
+from .row_tiles import Piece
 from .tiling import Segment
 
 

@@ -1,0 +1,159 @@
+"""The tiles of products of `row_loops`: sums of some pixels times some vectors of channels, in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
+from ...prim.instructions import prefetch
+from ...prim.intrin import floormod
+from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, LetStmt, Stmt
+from ...tir.functor import substitute
+from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
+from .chains import DTYPE, Finish
+from .pixels import Table
+from .row_panels import Left, Step
+
+FAR: Final = 1 << 16
+"""Bytes of weights from which on tiles ask for them: fewer are in the cache soon, as each line reads them again."""
+BYTES: Final = 4
+"""The bytes of a number."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A vector of a tile: where it begins, and its lanes."""
+
+    start: int
+    lanes: int
+
+
+class RowTiles:
+    """Writes the tiles of one chain of float32."""
+
+    factor = DTYPE
+    """The dtype of what products multiply."""
+    lanes: int
+    middle: int
+    """The channels between the convolutions."""
+    pixels: int
+    """The pixels of a tile."""
+    registers: int
+    tables: Mapping[Finish, Mapping[Var, Table]]
+    """The values that a channel decides, by the variable that stands for each."""
+
+    def _pieces(self, size: int, channels: int) -> tuple[Piece, ...]:
+        """The vectors of a tile; the last one may be half of one if the tile has all channels.
+
+        Then all are halves where registers hold the sums: elements of the data are spread in less time.
+        """
+        lanes, half = self.lanes, self.lanes // 2
+        pieces = [Piece(v * lanes, lanes) for v in range(size)]
+        if lanes > 2 and 0 < channels - (size - 1) * lanes <= half:
+            halves = 2 * size - 1
+            if (self.pixels + 1) * halves < self.registers:
+                return tuple(Piece(v * half, half) for v in range(halves))
+            pieces[-1] = Piece((size - 1) * lanes, half)
+        return tuple(pieces)
+
+    def _span(self, pieces: Sequence[Piece]) -> int:
+        """The vectors of channels that a tile has, the last of them whole."""
+        return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
+
+    def _product(
+        self, pieces: Sequence[Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
+        number: PrimExpr, stored: Callable[[Buffer], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """A tile: sums of pixels times weights, from a vector of channels on, in registers.
+
+        `steps` makes of the products of one place in the depth of the sums the loop over all. Where weights are many,
+        each tile asks for a vector of those behind its own, by its number among the tiles of these weights.
+        """
+        (packed, first), vectors = weights, self._span(pieces)
+        width, ahead = vectors * self.lanes, Var("ahead", "int64")
+        is_far = BYTES * math.prod(map(number_of, packed.shape)) >= FAR
+
+        def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
+            places = [divmod(piece.start, self.lanes) for piece in pieces]
+            loads = [vector_store(line, (piece.start,), vector_load(packed, (
+                simplify(first + v), k, at), piece.lanes))
+                for piece, (v, at) in zip(pieces, places, strict=True)]  # fmt: skip
+
+            def pixel(p: Var) -> Stmt:
+                element = Var("a", self.factor)
+
+                def added(piece: Piece) -> Stmt:
+                    total = vector_load(acc, (p, piece.start), piece.lanes)
+                    factor = vector_load(line, (piece.start,), piece.lanes)
+                    sums = self._added(total, spread(element, piece.lanes), factor)
+                    return vector_store(acc, (p, piece.start), sums)
+
+                return LetStmt(element, left(p), block(map(added, pieces)))
+
+            asked = (
+                [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
+            )
+            return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
+
+        def cleared(acc: Buffer, p: Var) -> Stmt:
+            zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
+            return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
+
+        def tile(acc: Buffer) -> Stmt:
+            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps(
+                lambda k, left: step(acc, line, k, left)))  # fmt: skip
+            begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
+            return block([begun, added, stored(acc)])
+
+        result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+        place = simplify(first + vectors + floormod(number, vectors))
+        return LetStmt(ahead, place, result) if is_far else result
+
+    def _steps(self, data: Buffer, step: Step) -> Stmt:
+        """The loop over the depth of the sums of the projection, for the depthwise sums that a tile reads."""
+        return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
+
+    def _added(self, total: PrimExpr, element: PrimExpr, weights: PrimExpr) -> PrimExpr:
+        """Sums plus products of what a pixel has and weights."""
+        return Add(total, Mul(element, weights))
+
+    def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
+        """The form in which a buffer holds a value between two convolutions."""
+        del buffer
+        return value
+
+    def _changed(
+        self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer
+    ) -> Stmt:
+        """Store what is made of the sums of a tile, whose first channel is `columns`."""
+
+        def vector(p: Var, piece: Piece) -> Stmt:
+            def lane(x: Var) -> Stmt:
+                place = piece.start + x
+                tables = {
+                    name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()
+                }
+                return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(out, self._kept(
+                    out, substitute(finish.store.value, {**tables, finish.total: total})), (p, place)))  # fmt: skip
+
+            return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
+
+        return loop(
+            "p", acc.shape[0], lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED
+        )
+
+    @property
+    def zero(self) -> PrimExpr:
+        return spread(const(0, DTYPE), self.lanes)
+
+
+def number_of(size: PrimExpr) -> int:
+    """The value of a size that is known."""
+    assert isinstance(size, IntImm)
+    return size.value
+
+
+__all__ = ["BYTES", "Piece", "RowTiles", "number_of"]
