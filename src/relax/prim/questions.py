@@ -51,7 +51,7 @@ _NONE: Final = object()
 
 
 class Spelling(NamedTuple):
-    """Expressions as a text in which variables are numbers, and the variables: those of the same text differ in these."""
+    """Expressions as a text in which variables are numbers, and these variables."""
 
     text: str
     variables: tuple[Var, ...]
