@@ -17,20 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..ir import Op
-from .expr import (
-    ARITHMETIC,
-    COMPARISONS,
-    And,
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    Var,
-)
+from .expr import BinaryExpr, Call, Cast, FloatImm, IntImm, Not, PrimExpr, Select, Var
 from .functor import sub_expressions, substitute
 
 _Answer = TypeVar("_Answer")
@@ -40,9 +27,6 @@ KEPT: Final = 4096
 
 LONGEST: Final = 512
 """Expressions of more words than this are not spelled: shared ones have exponentially many."""
-
-_OPERATIONS: Final = frozenset({*ARITHMETIC, *COMPARISONS, And, Or, Not, Select})
-"""Kinds of expressions that are what their kind and their operands are."""
 
 _answers: dict[tuple[Any, ...], Any] = {}
 
@@ -71,33 +55,36 @@ def spelled(expressions: Sequence[PrimExpr], *notes: object) -> Spelling | None:
     pending = list(reversed(expressions))
     while pending:
         part = pending.pop()
-        kind = type(part)
-        if kind is Var:
-            words.append(f"v{numbers.setdefault(part, len(numbers))}")  # type: ignore[arg-type]
-            continue
-        word = _word(part)
-        if word is None or len(words) > LONGEST:
+        if isinstance(part, Var):
+            words.append(f"v{numbers.setdefault(part, len(numbers))}")
+        elif isinstance(part, IntImm):
+            words.append(f"{part.value}:{part.dtype}")
+        elif isinstance(part, BinaryExpr):  # all of them are of this room
+            words.append(type(part).__name__)
+            pending += part.b, part.a
+        else:
+            word = _word(part)
+            if word is None:
+                return None
+            words.append(word)
+            pending += reversed(sub_expressions(part))
+        if len(words) > LONGEST:
             return None
-        words.append(word)
-        pending += reversed(sub_expressions(part))
-    words += [f"{var.dtype!s}{'+' * var.nonnegative}" for var in numbers]
+    words += [f"{var.dtype}+" if var.nonnegative else var.dtype for var in numbers]
     words += map(str, notes)
     return Spelling(sys.intern(" ".join(words)), tuple(numbers))
 
 
 def _word(expr: PrimExpr) -> str | None:
     """What an expression is, but for its operands."""
-    kind = type(expr)
-    if kind in _OPERATIONS:
-        return kind.__name__
-    if isinstance(expr, IntImm):
-        return f"{expr.value}:{expr.dtype!s}"
+    if isinstance(expr, (Not, Select)):
+        return type(expr).__name__
     if isinstance(expr, FloatImm):
-        return f"{expr.value.hex()}:{expr.dtype!s}"
+        return f"{expr.value.hex()}:{expr.dtype}"
     if isinstance(expr, Cast):
-        return f"Cast:{expr.dtype!s}"
+        return f"Cast:{expr.dtype}"
     if isinstance(expr, Call) and isinstance(expr.op, Op):
-        return f"{expr.op.name}:{expr.dtype!s}:{len(expr.args)}"
+        return f"{expr.op.name}:{expr.dtype}:{len(expr.args)}"
     return None
 
 
