@@ -14,8 +14,8 @@ from typing import TypeAlias, cast
 
 from .bounds import Facts
 from .decide import assume
-from .expr import IntImm, PrimExpr, Var
-from .functor import free_vars
+from .expr import EQ, IntImm, PrimExpr, Var
+from .functor import free_vars, uses
 from .learn import conjuncts, learn
 from .normal import Normalizer
 from .questions import Spelling, spelled
@@ -85,7 +85,11 @@ class _Index:
         self.spellings: list[Spelling | None] = []
         """The spelling of each, None where there is none."""
         self._variables: list[tuple[Var, ...]] = []
+        self._defined: list[Var | None] = []
+        """The variable that a statement defines: it says nothing of others, as long as nothing else is said of that."""
         self._places: dict[Var, list[int]] = {}
+        self._said: dict[Spelling, int] = {}
+        """The place where something was said first: to say it again says nothing."""
 
     def add(self, statement: PrimExpr | Limits) -> None:
         """Note the next statement."""
@@ -97,22 +101,32 @@ class _Index:
             if spelling is None
             else spelling.variables
         )
+        place = len(self._variables)
+        if spelling is not None and self._said.setdefault(spelling, place) != place:
+            variables = ()
         for var in variables:
-            self._places.setdefault(var, []).append(len(self._variables))
+            self._places.setdefault(var, []).append(place)
         self.spellings.append(spelling)
         self._variables.append(variables)
+        self._defined.append(_defined_by(statement))
 
     def forget(self, count: int) -> None:
         """Take back all but the first `count`."""
         while len(self._variables) > count:
-            self.spellings.pop()
+            spelling = self.spellings.pop()
+            if spelling is not None and self._said[spelling] == len(self.spellings):
+                del self._said[spelling]
+            self._defined.pop()
             for var in self._variables.pop():
                 self._places[var].pop()
 
     def about(self, variables: Iterable[Var]) -> tuple[int, ...]:
-        """The places of the statements about variables, or about others that occur in one of those, in order."""
+        """The places of the statements about variables, or about others that occur in one of those, in order.
+
+        Definitions of which nothing else makes use are left out.
+        """
         pending = list(variables)
-        seen = set(pending)
+        asked, seen = set(pending), set(pending)
         found: set[int] = set()
         while pending:
             for place in self._places.get(pending.pop(), ()):
@@ -121,7 +135,23 @@ class _Index:
                     news = [var for var in self._variables[place] if var not in seen]
                     seen.update(news)
                     pending += news
-        return tuple(sorted(found))
+        return self._used(sorted(found), asked)
+
+    def _used(self, places: list[int], asked: set[Var]) -> tuple[int, ...]:
+        """Places without those of definitions of variables that occur in no other statement and are not asked about."""
+        count: dict[Var, int] = dict.fromkeys(asked, 1)
+        for place in places:
+            for var in self._variables[place]:
+                count[var] = count.get(var, 0) + 1
+        kept: list[int] = []
+        for place in reversed(places):  # what uses a definition stands after it
+            defined = self._defined[place]
+            if defined is None or count[defined] > 1:
+                kept.append(place)
+            else:
+                for var in self._variables[place]:
+                    count[var] -= 1
+        return tuple(reversed(kept))
 
 
 class Statements:
@@ -257,6 +287,15 @@ class Statements:
         for condition in items:
             result = _learnt(result, condition) if isinstance(condition, PrimExpr) else result
         return result
+
+
+def _defined_by(statement: PrimExpr | Limits) -> Var | None:
+    """The variable that a statement gives a value, whatever the value of others."""
+    if not isinstance(statement, EQ) or not isinstance(statement.a, Var):
+        return None
+    var = statement.a
+    free = not var.nonnegative and var.dtype == "int64" and not uses(statement.b, var)
+    return var if free else None
 
 
 def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
