@@ -46,11 +46,12 @@ from .expr import (
     match_dtypes,
     nonnegative_epoch,
 )
+from .functor import map_expressions
 from .intervals import EVERYTHING, dtype_range, is_plainly_true
 from .normal import Normalizer
 from .questions import Question, answered, question, rewritten, spelled
 from .scopes import Statements, says_something
-from .simplify import Simplifier
+from .simplify import Simplifier, changes_by_operands
 from .traits import has_effects
 
 _P = ParamSpec("_P")
@@ -207,6 +208,8 @@ class Analyzer:
         expr = convert(expr)
         if isinstance(expr, (IntImm, FloatImm)):
             return expr
+        if changes_by_operands(expr):
+            return self._by_operands(expr, {})
         found = self._question("simplify", expr)
         if found is None:
             simplifier = self._statements.simplifier()
@@ -222,6 +225,18 @@ class Analyzer:
         return rewritten(asked, expr, work)
 
     rewrite_simplify = canonical_simplify = simplify
+
+    def _by_operands(self, expr: PrimExpr, done: dict[int, PrimExpr]) -> PrimExpr:
+        """An expression of which each operand is a question of its own, whatever it is an operand of."""
+        known = done.get(id(expr))
+        if known is None:
+            inside = changes_by_operands(expr)
+            known = done[id(expr)] = (
+                map_expressions(expr, lambda part: self._by_operands(part, done))
+                if inside
+                else self.simplify(expr)
+            )
+        return known
 
     def prove(self, condition: Any) -> bool | None:
         """True if a condition always holds, False if it never does, None if neither is known."""
