@@ -27,7 +27,6 @@ from relax.prim import (
     SizeVar,
     Var,
     Verdict,
-    analyzer,
     const,
     const_int_bound,
     facts_in_scope,
@@ -36,6 +35,7 @@ from relax.prim import (
     prove,
     prove_equal,
     prove_shape_equal,
+    questions,
     simplify,
 )
 
@@ -436,7 +436,7 @@ def test_what_conditions_imply():
 
 
 def test_questions_beyond_the_number_kept_are_answered(monkeypatch):
-    monkeypatch.setattr(analyzer, "_ANSWERS_KEPT", 1)
+    monkeypatch.setattr(questions, "KEPT", 1)
     n = Var("n", "int64")
     assert [prove(n + k > n) for k in (1, 2, 1)] == [prove(n + 1 > n)] * 3
 

@@ -46,10 +46,12 @@ from .expr import (
     match_dtypes,
     nonnegative_epoch,
 )
+from .functor import map_expressions
 from .intervals import EVERYTHING, dtype_range, is_plainly_true
 from .normal import Normalizer
+from .questions import Question, answered, question, rewritten, spelled
 from .scopes import Statements, says_something
-from .simplify import Simplifier
+from .simplify import Simplifier, changes_by_operands
 from .traits import has_effects
 
 _P = ParamSpec("_P")
@@ -190,22 +192,68 @@ class Analyzer:
 
     # --------------------------------------------------------------------------------------- questions
 
+    def _question(self, what: str, expr: PrimExpr) -> tuple[Question, Statements] | None:
+        """A question under the statements that matter for it, and these. None if they cannot be spelled."""
+        spelling = spelled((expr,))
+        found = None if spelling is None else self._statements.about(spelling.variables)
+        if spelling is None or found is None:
+            return None
+        statements, facts = found
+        return question(f"{what} {self._statements.facts.wraps}", spelling, facts), statements
+
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
         """The expression at its simplest: same value, same failures; the very object if nothing was gained."""
         if self._statements.empty:
             return simplify(expr)
-        simplifier = self._statements.simplifier()
-        simplifier.bounds.budget.refill()
-        return simplifier.simplify(convert(expr))
+        expr = convert(expr)
+        if isinstance(expr, (IntImm, FloatImm)):
+            return expr
+        if changes_by_operands(expr):
+            return self._by_operands(expr, {})
+        found = self._question("simplify", expr)
+        if found is None:
+            simplifier = self._statements.simplifier()
+            simplifier.bounds.budget.refill()
+            return simplifier.simplify(expr)
+        asked, statements = found
+
+        def work() -> PrimExpr:
+            simplifier = statements.new_simplifier()
+            simplifier.bounds.budget.refill()
+            return simplifier.simplify(expr)
+
+        return rewritten(asked, expr, work)
 
     rewrite_simplify = canonical_simplify = simplify
+
+    def _by_operands(self, expr: PrimExpr, done: dict[int, PrimExpr]) -> PrimExpr:
+        """An expression of which each operand is a question of its own, whatever it is an operand of."""
+        known = done.get(id(expr))
+        if known is None:
+            inside = changes_by_operands(expr)
+            known = done[id(expr)] = (
+                map_expressions(expr, lambda part: self._by_operands(part, done))
+                if inside
+                else self.simplify(expr)
+            )
+        return known
 
     def prove(self, condition: Any) -> bool | None:
         """True if a condition always holds, False if it never does, None if neither is known."""
         condition = convert(condition)
         if is_plainly_true(condition) and not has_effects(condition):  # without a look at what is known
             return True
-        return _prove(self._prove_with(), condition)
+        found = self._question("prove", condition)
+        if found is None:
+            return _prove(self._prove_with(), condition)
+        asked, statements = found
+
+        def work() -> bool | None:
+            normalizer = statements.new_prover()
+            normalizer.bounds.budget.refill()
+            return _prove(normalizer, condition)
+
+        return answered(asked, work)
 
     def can_prove(self, condition: Any, strength: int = 0) -> bool:
         """True if a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
@@ -322,7 +370,7 @@ def simplify(expr: Any) -> PrimExpr:
             return expr if known is None else known
     except AttributeError:
         pass
-    result = run_deep("an expression", "simplified", lambda: Simplifier(_NOTHING).simplify(expr))
+    result = run_deep("an expression", "simplified", lambda: _simplified(expr))
     # None stands for the expression itself, which must not refer to itself.
     set_slot(expr, "_simplified", (epoch, None if result is expr else result))
     if result is not expr:
@@ -330,49 +378,21 @@ def simplify(expr: Any) -> PrimExpr:
     return result
 
 
+def _simplified(expr: PrimExpr) -> PrimExpr:
+    def work() -> PrimExpr:
+        return Simplifier(_NOTHING).simplify(expr)
+
+    spelling = spelled((expr,))
+    return work() if spelling is None else rewritten(question("simplify", spelling), expr, work)
+
+
 _Answer = TypeVar("_Answer")
 
-_ANSWERS: dict[tuple[Any, ...], Any] = {}
-"""Answers to questions without facts: the layers of a model ask the same ones about the same variables."""
 
-_ANSWERS_KEPT = 4096
-
-
-_LONGEST_QUESTION = 256
-"""Questions of more words than this are not remembered: shared expressions have exponentially many."""
-
-
-def _remembered(question: str, expressions: tuple[Any, ...], answer: Callable[[], _Answer]) -> _Answer:
-    """The answer to a question, worked out once for all that are spelled the same way."""
-    spelled = _spelling(expressions)
-    if spelled is None:
-        return answer()
-    key = (nonnegative_epoch(), question, *spelled)
-    if key not in _ANSWERS:
-        if len(_ANSWERS) >= _ANSWERS_KEPT:
-            _ANSWERS.clear()
-        _ANSWERS[key] = answer()
-    return _ANSWERS[key]
-
-
-def _spelling(expressions: tuple[Any, ...]) -> list[Any] | None:
-    """Expressions as words, equal where they are written alike over the very same variables; None if they are long."""
-    words: list[Any] = []
-    pending: list[Any] = [expressions]
-    while pending:
-        value = pending.pop()
-        if len(words) > _LONGEST_QUESTION:
-            return None
-        if isinstance(value, tuple):
-            parts: tuple[Any, ...] = value  # type: ignore[reportUnknownVariableType]
-            words += [tuple, len(parts)]
-            pending += parts
-        elif isinstance(value, PrimExpr) and not isinstance(value, Var):
-            words += [type(value), str(value.dtype)]
-            pending += [getattr(value, name) for name in value.__match_args__]
-        else:
-            words.append(value.hex() if isinstance(value, float) else value)  # 0.0 and -0.0 are equal numbers
-    return words
+def _remembered(what: str, expressions: Sequence[PrimExpr], answer: Callable[[], _Answer]) -> _Answer:
+    """The answer to a question without facts, worked out once for all that are spelled alike."""
+    spelling = spelled(expressions)
+    return answer() if spelling is None else answered(question(what, spelling), answer)
 
 
 def prove(condition: Any) -> bool | None:
@@ -422,7 +442,7 @@ def prove_equal(a: Any, b: Any) -> Verdict:
 
 def implies(conditions: Iterable[Any], conclusion: Any) -> bool:
     """True if a conclusion holds wherever these conditions, and the facts in scope, do."""
-    facts, given = _IN_SCOPE.get(), tuple(conditions)
+    facts, given = _IN_SCOPE.get(), tuple(map(convert, conditions))
 
     def implied() -> bool:
         assuming = Analyzer() if facts is None else facts.copy()
@@ -432,7 +452,7 @@ def implies(conditions: Iterable[Any], conclusion: Any) -> bool:
 
     if facts is not None:
         return implied()
-    return _remembered("implies", (*given, conclusion), implied)
+    return _remembered("implies", (*given, convert(conclusion)), implied)
 
 
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:

@@ -245,13 +245,14 @@ class Bounds:
         if depth == 0:
             self._cut = True
             return best
+        budget = self.budget
         for relaxed, divisor in self._relaxations(p):
-            if self._fuel <= 0 or self.budget.left <= 0:
+            if self._fuel <= 0 or budget.left <= 0:
                 break
             work = 1 + sum(map(len, relaxed))
             self._fuel -= work
-            self.budget.left -= work
-            bound = max(self._upper(q, depth - 1, enough * divisor) for q in relaxed)
+            budget.left -= work
+            bound = max([self._upper(q, depth - 1, enough * divisor) for q in relaxed])
             best = min(best, bound // divisor)
             if best <= enough:
                 break
@@ -358,7 +359,9 @@ class Bounds:
         """The values of a product; of one with several factors it is computed once."""
         if len(monomial) == 1:
             factor = monomial[0]
-            return self.variable_range(factor) if type(factor) is Var else self.factor_range(factor)
+            if type(factor) is Var:
+                return self.variable_range(factor)
+            return self._atom_ranges.get(factor) or self._atom_range(factor)  # type: ignore[arg-type]
         result = self._product_ranges.get(monomial)
         if result is None:
             result = (1, 1)
@@ -390,9 +393,9 @@ class Bounds:
             if not monomial:
                 total += coefficient
             elif coefficient:
-                low, high = self.monomial_range(monomial)
-                extreme = high if coefficient > 0 else low
-                total += 0 if extreme == 0 else coefficient * extreme
+                extreme = self.monomial_range(monomial)[coefficient > 0]
+                if extreme:
+                    total += coefficient * extreme
         return total
 
     def is_evident(self, p: Poly) -> bool:
@@ -446,26 +449,23 @@ class Bounds:
 
     def _with_remainders(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """p with c·(x // c) written as x - r, r the remainder, which lies in [0, c)."""
+        if all(_multiplied_quotient(m, c) is None for m, c in p.items()):
+            return
         pending = list(p.items())
         result: Poly = {}
-        changed = False
         for _ in range(2 * LARGE):
             if not pending:
                 break
             monomial, coefficient = pending.pop()
-            for factor in monomial:
-                if not (isinstance(factor, Atom) and factor.kind is FloorDiv and factor.exact):
-                    continue
-                number = value_of(factor.args[1])
-                if number is not None and number > 0 and coefficient % number == 0:
-                    others = cast("Monomial", without(monomial, (factor,)))
-                    exchanged = add(factor.args[0], {(self._remainder(factor),): 1}, -1)
-                    pending.extend(times_monomial(exchanged, others, coefficient // number).items())
-                    changed = True
-                    break
-            else:
+            quotient = _multiplied_quotient(monomial, coefficient)
+            if quotient is None:
                 result = add(result, {monomial: coefficient})
-        if changed and not pending:
+                continue
+            others = cast("Monomial", without(monomial, (quotient,)))
+            exchanged = add(quotient.args[0], {(self._remainder(quotient),): 1}, -1)
+            times = coefficient // cast(int, value_of(quotient.args[1]))
+            pending.extend(times_monomial(exchanged, others, times).items())
+        if not pending:
             yield [result], 1
 
     def _remainder(self, quotient: Atom) -> Atom:
@@ -567,6 +567,16 @@ class Bounds:
         # The factors of `result` are ≥ 0 with no upper bound: a positive term makes it unbounded.
         if all(c <= 0 for m, c in result.items() if m):
             yield [{(): result.get((), 0)}], 1
+
+
+def _multiplied_quotient(monomial: Monomial, coefficient: int) -> Atom | None:
+    """The first factor x // c of a term of which c divides the coefficient."""
+    for factor in monomial:
+        if type(factor) is Atom and factor.kind is FloorDiv and factor.exact:
+            number = value_of(factor.args[1])
+            if number is not None and number > 0 and coefficient % number == 0:
+                return factor
+    return None
 
 
 _PLACES = itemgetter(0, 1)

@@ -92,7 +92,7 @@ def scaled(p: Poly, scale: int) -> Poly:
     """scale·p."""
     if scale == 1:
         return p
-    return {m: c * scale for m, c in p.items() if scale or is_partial(m)}
+    return {m: c * scale for m, c in p.items()} if scale else ghosts(p)
 
 
 def times_monomial(p: Poly, monomial: Monomial, scale: int = 1) -> Poly:

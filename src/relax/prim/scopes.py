@@ -2,18 +2,23 @@
 
 A scope adds statements, which its end takes back. A normalizer is told of a statement when a question is asked under
 it, and only once: a chain holds a normalizer for each number of statements, as far as one was asked for.
+
+A question is about some variables. `Statements.about` gives those statements that say something of them, or of others
+that these relate to them: what else is known neither helps to answer it, nor changes how its answer is spelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, cast
 
 from .bounds import Facts
 from .decide import assume
-from .expr import IntImm, PrimExpr
+from .expr import EQ, IntImm, PrimExpr, Var
+from .functor import free_vars, uses
 from .learn import conjuncts, learn
 from .normal import Normalizer
+from .questions import Spelling, spelled
 from .simplify import Simplifier
 from .traits import has_effects
 
@@ -31,6 +36,10 @@ class Told:
         self.unsure = unsure
         """True if something in a condition may wrap around, so that it says less than it might: limits may help."""
         self.simplifier: Simplifier | None = None
+
+    def fresh(self) -> Told:
+        """The same, with a normalizer that forgets what it is asked."""
+        return Told(self.normalizer.under(self.normalizer.facts), self.unsure)
 
 
 class Chain:
@@ -63,6 +72,87 @@ class Chain:
         self.start = 0
         self.told.clear()
 
+    def until(self, count: int) -> Chain:
+        """A chain that begins with the last normalizer that was told of no more than the first `count` statements."""
+        last = min(count, self.count) - self.start
+        return Chain(self.start + last, [self.told[last]]) if last >= 0 else Chain()
+
+
+class _Index:
+    """Statements by the variables that occur in them."""
+
+    def __init__(self) -> None:
+        self.spellings: list[Spelling | None] = []
+        """The spelling of each, None where there is none."""
+        self._variables: list[tuple[Var, ...]] = []
+        self._defined: list[Var | None] = []
+        """The variable that a statement defines: it says nothing of others, as long as nothing else is said of that."""
+        self._places: dict[Var, list[int]] = {}
+        self._said: dict[Spelling, int] = {}
+        """The place where something was said first: to say it again says nothing."""
+
+    def add(self, statement: PrimExpr | Limits) -> None:
+        """Note the next statement."""
+        is_condition = isinstance(statement, PrimExpr)
+        parts = (statement,) if is_condition else tuple(expr for expr, _ in statement)
+        spelling = spelled(parts, *(() if is_condition else (f"<={most}" for _, most in statement)))
+        variables = (
+            tuple(dict.fromkeys(var for part in parts for var in free_vars(part)))
+            if spelling is None
+            else spelling.variables
+        )
+        place = len(self._variables)
+        if spelling is not None and self._said.setdefault(spelling, place) != place:
+            variables = ()
+        for var in variables:
+            self._places.setdefault(var, []).append(place)
+        self.spellings.append(spelling)
+        self._variables.append(variables)
+        self._defined.append(_defined_by(statement))
+
+    def forget(self, count: int) -> None:
+        """Take back all but the first `count`."""
+        while len(self._variables) > count:
+            spelling = self.spellings.pop()
+            if spelling is not None and self._said[spelling] == len(self.spellings):
+                del self._said[spelling]
+            self._defined.pop()
+            for var in self._variables.pop():
+                self._places[var].pop()
+
+    def about(self, variables: Iterable[Var]) -> tuple[int, ...]:
+        """The places of the statements about variables, or about others that occur in one of those, in order.
+
+        Definitions of which nothing else makes use are left out.
+        """
+        pending = list(variables)
+        asked, seen = set(pending), set(pending)
+        found: set[int] = set()
+        while pending:
+            for place in self._places.get(pending.pop(), ()):
+                if place not in found:
+                    found.add(place)
+                    news = [var for var in self._variables[place] if var not in seen]
+                    seen.update(news)
+                    pending += news
+        return self._used(sorted(found), asked)
+
+    def _used(self, places: list[int], asked: set[Var]) -> tuple[int, ...]:
+        """Places without those of definitions of variables that occur in no other statement and are not asked about."""
+        count: dict[Var, int] = dict.fromkeys(asked, 1)
+        for place in places:
+            for var in self._variables[place]:
+                count[var] = count.get(var, 0) + 1
+        kept: list[int] = []
+        for place in reversed(places):  # what uses a definition stands after it
+            defined = self._defined[place]
+            if defined is None or count[defined] > 1:
+                kept.append(place)
+            else:
+                for var in self._variables[place]:
+                    count[var] -= 1
+        return tuple(reversed(kept))
+
 
 class Statements:
     """Conditions and limits, oldest first, over the facts of a beginning; and three readers of them."""
@@ -74,6 +164,9 @@ class Statements:
         self._given = Chain()
         self._limited = Chain()
         self._learnt = Chain()
+        self._index = _Index()
+        self._parts: dict[tuple[int, ...], Statements] = {}
+        """Some of the statements alone, by their places."""
 
     def copy(self) -> Statements:
         """The same statements, to which others will be added."""
@@ -94,14 +187,55 @@ class Statements:
         if facts is not self.facts:
             self.begin(facts)
         del self.items[count:]
+        self._index.forget(count)
+        for places in [places for places in self._parts if places and places[-1] >= count]:
+            part, left = self._parts.pop(places), tuple(place for place in places if place < count)
+            part.forget(len(left), facts)
+            self._parts.setdefault(left, part)
         for chain in (self._given, self._limited, self._learnt):
             chain.forget(count)
 
     def begin(self, facts: Facts) -> None:
         """Begin with other facts: what was worked out is worked out anew."""
         self.facts = facts
+        self._parts.clear()
         for chain in (self._given, self._limited, self._learnt):
             chain.clear()
+
+    # ---------------------------------------------------------------------------------------------- parts
+
+    def about(self, variables: Iterable[Var]) -> tuple[Statements, list[Spelling]] | None:
+        """The statements that matter for a question about variables, and their spellings. None if one has none.
+
+        None as well where more is known than statements say. What is asked of these does not change them.
+        """
+        if self.facts.values or self.facts.ranges:
+            return None
+        index = self._index
+        for statement in self.items[len(index.spellings) :]:
+            index.add(statement)
+        places = index.about(variables)
+        spellings = [index.spellings[place] for place in places]
+        if None in spellings:
+            return None
+        return self._part(places), cast("list[Spelling]", spellings)
+
+    def _part(self, places: tuple[int, ...]) -> Statements:
+        part = self._parts.get(places)
+        if part is None:
+            part = Statements(self.facts)
+            part.items = [self.items[place] for place in places]
+            for others, other in self._parts.items():
+                part._begin_like(other, _shared(places, others))
+            self._parts[places] = part
+        return part
+
+    def _begin_like(self, other: Statements, count: int) -> None:
+        """Take over what was told of the first `count` statements, which others have as well."""
+        for name in ("_given", "_limited", "_learnt"):
+            chain: Chain = getattr(other, name)
+            if min(chain.count, count) > getattr(self, name).count:
+                setattr(self, name, chain.until(count))
 
     # ------------------------------------------------------------------------------------------- readers
 
@@ -117,10 +251,18 @@ class Statements:
         """The simplifier under the conditions as they were given."""
         told = self._last(self._given, _assumed)
         if told.simplifier is None:
-            # Its atoms are its own: those of failures, which the other normalizers drop, among them.
-            base, facts = self._last(self._limited, _limited, proofs=False).normalizer, told.normalizer.facts
-            told.simplifier = Simplifier(facts, base.under(facts))
+            told.simplifier = self.new_simplifier()
         return told.simplifier
+
+    def new_simplifier(self) -> Simplifier:
+        """A simplifier under the conditions as they were given, which nothing was asked yet."""
+        facts = self._last(self._given, _assumed).normalizer.facts
+        # Its atoms are its own: those of failures, which the other normalizers drop, among them.
+        return Simplifier(facts, self._last(self._limited, _limited, proofs=False).normalizer.under(facts))
+
+    def new_prover(self) -> Normalizer:
+        """The normalizer that knows what follows from the conditions, which nothing was asked yet."""
+        return self._last(self._learnt, self._with_learnt).fresh().normalizer
 
     def _last(
         self, chain: Chain, tell: Callable[[Told, PrimExpr | Limits], Told], proofs: bool = True
@@ -147,6 +289,25 @@ class Statements:
         return result
 
 
+def _defined_by(statement: PrimExpr | Limits) -> Var | None:
+    """The variable that a statement gives a value, whatever the value of others."""
+    if not isinstance(statement, EQ) or not isinstance(statement.a, Var):
+        return None
+    var = statement.a
+    free = not var.nonnegative and var.dtype == "int64" and not uses(statement.b, var)
+    return var if free else None
+
+
+def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """The number of places with which both begin."""
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count
+
+
 def says_something(condition: PrimExpr) -> bool:
     """False for a condition that can be no fact: a number, or one with effects."""
     if has_effects(condition):
@@ -158,6 +319,7 @@ def _limited(told: Told, statement: PrimExpr | Limits) -> Told:
     if isinstance(statement, PrimExpr):
         return told
     facts = told.normalizer.facts.copy()
+    told.normalizer.bounds.budget.refill()
     facts.limits += statement
     return Told(told.normalizer.under(facts), told.unsure)
 
@@ -165,14 +327,15 @@ def _limited(told: Told, statement: PrimExpr | Limits) -> Told:
 def _assumed(told: Told, statement: PrimExpr | Limits) -> Told:
     if not isinstance(statement, PrimExpr):
         return _limited(told, statement)
-    facts = told.normalizer.facts.copy()
-    told.normalizer.bounds.budget.refill()
-    assume(told.normalizer, facts, statement)
-    return Told(told.normalizer.under(facts))
+    normalizer = told.fresh().normalizer
+    facts = normalizer.facts.copy()
+    normalizer.bounds.budget.refill()
+    assume(normalizer, facts, statement)
+    return Told(normalizer.under(facts))
 
 
 def _learnt(told: Told, condition: PrimExpr) -> Told:
     budget = told.normalizer.bounds.budget
     budget.refill()
-    normalizer = learn(told.normalizer, condition)
+    normalizer = learn(told.fresh().normalizer, condition)
     return Told(normalizer, told.unsure or budget.unsure)

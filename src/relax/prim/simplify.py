@@ -39,6 +39,7 @@ from .expr import (
     Min,
     Mod,
     Mul,
+    Not,
     Or,
     PrimExpr,
     Select,
@@ -62,6 +63,16 @@ _SUMS = (Add, Sub, Mul)
 _NUMERIC = frozenset({Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, Cast, Select, Call})
 _LEAVES = (Var, IntImm, FloatImm)
 _SWAPPED: dict[type[CompareExpr], type[CompareExpr]] = {LT: GT, LE: GE}
+
+
+def changes_by_operands(expr: PrimExpr) -> bool:
+    """True if simplifying an expression is simplifying its operands, one by one: a load, a vector, one with effects."""
+    if isinstance(expr, (*_LEAVES, And, Or, Select, Let)) or (
+        isinstance(expr, Call) and expr.intrinsic == "if_then_else"
+    ):
+        return False
+    ruled = isinstance(expr, (BinaryExpr, Not, Cast, Call))
+    return not ruled or expr.dtype.lanes != 1 or has_effects(expr)
 
 
 class Simplifier:
