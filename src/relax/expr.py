@@ -266,7 +266,7 @@ class Constant(Leaf):
 
 
 def constant_of(array: np.ndarray[Any, Any]) -> Constant:
-    """The constant of an array to which nobody writes any more: in its memory, if that is a tensor's, else in a copy."""
+    """The constant of an array that nobody writes to any more: in its memory if that is a tensor's, else in a copy."""
     if tensor_under(array) is None:
         return Constant(array)
     array.flags.writeable = False

@@ -275,7 +275,7 @@ def _is_scalar(stmt: For) -> bool:
 
 
 def _is_rest(cx: Context, stmt: For) -> bool:
-    """True for a loop over what is left behind the last whole vector: fewer elements than one has, an unknown number."""
+    """True for a loop over what is left behind the last whole vector: some elements, fewer than it has."""
     return not isinstance(stmt.extent, IntImm) and cx.facts.interval(stmt.extent)[1] < _VECTOR
 
 

@@ -246,7 +246,9 @@ class KernelTransform:
                 slots: np.ndarray[Any, Any] = np.matmul(factors, flat)
                 place = (begin * self.panels + panel * inputs) * self.width
                 weights = result[group, :, place : place + inputs * self.width]
-                weights = np.reshape(weights, (self.slots, inputs, self.width))  # a view: one axis becomes two
+                weights = np.reshape(
+                    weights, (self.slots, inputs, self.width)
+                )  # a view: one axis becomes two
                 weights[:, :, :count] = np.reshape(slots, (self.slots, inputs, count))
                 weights[:, :, count:] = 0
         return result
