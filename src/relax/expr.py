@@ -265,6 +265,14 @@ class Constant(Leaf):
         return nd.array(content).tensor if own is None else own
 
 
+def constant_of(array: np.ndarray[Any, Any]) -> Constant:
+    """The constant of an array that nobody writes to any more: in its memory if that is a tensor's, else in a copy."""
+    if tensor_under(array) is None:
+        return Constant(array)
+    array.flags.writeable = False
+    return Constant(array.view(ConstantData))
+
+
 _CONTENT: Final[Any] = Constant.__dict__["data"]
 """The slot of a constant's elements; the name `data` reads them."""
 

@@ -121,6 +121,34 @@ def test_a_loop_that_only_prefetches_needs_no_look_for_vectors():
     assert not worker.in_vectors(text_of(stores, AVX512))
 
 
+def test_a_loop_over_what_is_left_behind_vectors_needs_no_look_for_vectors():
+    """One that may have more elements than a vector does, and so does one of a known number of elements."""
+
+    def copy(size):
+        @T.prim_func
+        def main(a: T.handle, b: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            for i in range(n // size):
+                for l in T.vectorized(16):
+                    B[i * size + l] = A[i * size + l]
+            for j in range(n % size):
+                B[n // size * size + j] = A[n // size * size + j]
+
+        return main
+
+    @T.prim_func
+    def few(A: T.Buffer((64, 15), "float32"), B: T.Buffer((64, 15), "float32")):
+        for i in range(64):
+            for j in range(15):
+                B[i, j] = A[i, j]
+
+    assert worker.in_vectors(text_of(copy(16), AVX512))
+    assert not worker.in_vectors(text_of(copy(17), AVX512))
+    assert not worker.in_vectors(text_of(few, AVX512))
+
+
 def test_the_values():
     rows, vectors = 6, 4
     a, w = (

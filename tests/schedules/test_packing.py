@@ -11,6 +11,8 @@ import relax
 from relax import te, tir
 from relax.codegen import build_module, resolve
 from relax.ir import IRModule
+from relax.rewrite import bindings_in
+from relax.runtime.tensor import tensor_under
 from relax.schedules import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
 from relax.schedules.cpu import RULES, Product
 from relax.schedules.permuted_constants import with_permuted_constants
@@ -84,6 +86,23 @@ def test_equal_orders_of_one_constant_are_one_constant(target):
     mod = PackConstants(*RULES, target=target)(lowered(main))
     assert mod.attrs[PACKED_CONSTANTS]["constants"] == 1
     assert {g.name_hint for g in mod.functions} == {"main", "matmul", "matmul_packed"}
+
+
+@pytest.mark.parametrize("n", [7, 64, 129])
+def test_constants_are_packed_in_the_memory_in_which_they_stay(target, n):
+    weights = integers(96, n)
+
+    @R.function
+    def main(x: R.Tensor((64, 96), "float32")):
+        return R.matmul(x, R.const(weights))
+
+    mod = PackConstants(*RULES, target=target)(lowered(main))
+    calls = [b.value for b in bindings_in(mod["main"]) if isinstance(b.value, relax.Call)]
+    (constant,) = (arg for call in calls for arg in call.args if isinstance(arg, relax.Constant))
+    assert not constant.data.flags.writeable
+    assert constant.tensor is tensor_under(constant.data)
+    # What fills the last panel up is 0.
+    np.testing.assert_array_equal(np.sort(constant.data[constant.data != 0]), np.sort(weights[weights != 0]))
 
 
 @pytest.mark.parametrize("n", [1, 16, 70, 129])

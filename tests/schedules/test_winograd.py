@@ -8,12 +8,14 @@ import pytest
 
 import relax
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax.codegen import build_module, resolve, worker
+from relax.codegen.module import kernel_texts
 from relax.ir import IRModule
 from relax.ir.transform import PassContext
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
 from relax.schedules.cpu import RULES, Winograd, winograd
 from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
+from relax.schedules.cpu.winograd_transforms import F23, F43, S2, KernelTransform
 from relax.script import relax as R
 
 CASES = {
@@ -300,13 +302,19 @@ def test_what_stands_behind_is_computed_as_results_are_stored(conv):
 
 
 @pytest.mark.parametrize("outputs", [16, 19])
-def test_what_the_channel_alone_decides_is_computed_before_its_pixels(conv, outputs):
+def test_what_the_channel_alone_decides_is_computed_before_its_pixels(conv, outputs, target):
     known = conv(16, outputs, (9, 32), (3, 3), n=2, pad=1)
     x, w, scale = (te.placeholder(shape, name=name) for shape, name in zip(
         (*known.shapes()[:2], (outputs,)), ("X", "W", "scale"), strict=True))  # fmt: skip
     y = topi.nn.conv(x, w, 1, 1)
     z = te.compute(y.shape, lambda n, c, i, j: y(n, c, i, j) * te.rsqrt(scale(c)) + i, "scaled")
-    func = schedule(te.create_prim_func([x, w, scale, z]), resolve("llvm"), [Winograd()])
+    formula = te.create_prim_func([x, w, scale, z])
+    packed = Winograd().pack(formula, target, [1])
+    assert packed is not None
+    lowered = tir.lower(IRModule({"main": packed.func}), target)
+    (kernel,) = kernel_texts({g.name_hint: f for g, f in lowered.items()}, target)
+    assert worker.in_vectors(kernel.text)
+    func = schedule(formula, target, [Winograd()])
     assert func.script().count("rsqrt") == 1
     generator = np.random.default_rng(0)
     x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
@@ -357,6 +365,32 @@ def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, 
     within_bound(x, k, y, known.pad, known.stride)
     assert Winograd().pack(known.func(), target, []) is None
     assert Winograd().pack(known.func(), target, [0]) is None
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (7, 13), (32, 8), (67, 31)])
+@pytest.mark.parametrize("transforms", [(F23, F43), (S2, S2)])
+def test_the_transform_of_weights(transforms, outputs, inputs):
+    """The weight of a slot, a group, a panel and a chunk is where kernels read it; channels that are none have zeros."""
+    rows, columns = transforms
+    width, panels, chunk = 8, 2, 12
+    groups = -(-outputs // (panels * width))
+    packing = KernelTransform(rows, columns, outputs, inputs, groups, panels, width, chunk)
+    kernels = np.random.default_rng(0).standard_normal((outputs, inputs, 3, 3)).astype("float32")
+    packed = packing(kernels)
+    assert (packed.shape, packed.dtype) == (packing.shape, np.float32)
+    g, h = np.array(rows.factors), np.array(columns.factors)
+    expected = np.einsum("ai,bj,ocij->aboc", g, h, kernels.astype("float64")).astype("float32")
+    expected = expected.reshape(packing.slots, outputs, inputs)
+    for group, slot in np.ndindex(groups, packing.slots):
+        line = packed[group, slot]
+        for first in range(0, inputs, chunk):
+            size = min(chunk, inputs - first)
+            part, line = line[: panels * size * width], line[panels * size * width :]
+            for panel, c, p in np.ndindex(panels, size, width):
+                co = (group * panels + panel) * width + p
+                weight = expected[slot, co, first + c] if co < outputs else 0
+                assert abs(part[(panel * size + c) * width + p] - weight) <= 2.0**-23 * abs(weight)
+        assert not line.size
 
 
 def test_a_program_with_known_weights(target):

@@ -220,7 +220,7 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
     """The loop from `start` up to, not including, `end`."""
     b = cx.b
     b.module.has_loops = True
-    b.module.has_scalar_loops |= _is_scalar(stmt)
+    b.module.has_scalar_loops |= _is_scalar(stmt) and not _is_rest(cx, stmt)
     head, body, latch, done = (b.label(hint) for hint in ("for", "body", "next", "done"))
     before = b.block
     b.branch(head)
@@ -272,6 +272,15 @@ def _is_scalar(stmt: For) -> bool:
 
     stores = _contains(stmt.body, lambda node: isinstance(node, BufferStore))
     return stores and not _contains(stmt.body, matters)
+
+
+def _is_rest(cx: Context, stmt: For) -> bool:
+    """True for a loop over what is left behind the last whole vector: some elements, fewer than it has."""
+    return not isinstance(stmt.extent, IntImm) and cx.facts.interval(stmt.extent)[1] < _VECTOR
+
+
+_VECTOR: Final = 16
+"""The elements of a vector, of the size that most have."""
 
 
 def _contains(stmt: Stmt, condition: Callable[[Node], bool]) -> bool:

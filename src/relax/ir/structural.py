@@ -6,6 +6,7 @@ bound at the same place. One walk over the declared fields serves all three ques
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import struct
@@ -36,6 +37,10 @@ class Difference:
 
     def __str__(self) -> str:
         return f"at {self.path or '<root>'}:\n  lhs: {self.lhs!s}\n  rhs: {self.rhs!s}"
+
+    def below(self, step: str) -> Difference:
+        """The same difference of two trees that have these as parts."""
+        return Difference(step + self.path, self.lhs, self.rhs)
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
@@ -139,20 +144,16 @@ class _Comparer:
         self.backward: dict[Node, Node] = {}
         self.bound: list[Node] = []
         """Variables of the left side in the order they were bound; a function's end when it ends."""
-        self.path: list[str] = []
         self.met: set[Node] = set()
         """Variables of either side met so far, bound or not."""
         self.same: dict[tuple[int, int, bool], None] = {}
         """Pairs of nodes, by id and whether variables were defined in them, that were found equal under what their
         variables are bound to still: an object may occur in many places."""
 
-    def differ(self, lhs: Any, rhs: Any) -> Difference:
-        return Difference("".join(self.path), lhs, rhs)
-
     def compare(self, lhs: Any, rhs: Any, defining: bool) -> Difference | None:
         if isinstance(lhs, Node):
             if type(lhs) is not type(rhs):
-                return self.differ(lhs, rhs)
+                return _different(lhs, rhs)
             if lhs.__is_variable__:
                 return self.variable(lhs, rhs, defining)
             if lhs.__is_scope__:
@@ -160,24 +161,24 @@ class _Comparer:
             return self.fields(lhs, rhs, defining)
         if isinstance(lhs, (tuple, list)):
             if not isinstance(rhs, (tuple, list)):
-                return self.differ(lhs, rhs)
+                return _different(lhs, rhs)
             return self.sequence(cast("tuple[Any, ...]", lhs), cast("tuple[Any, ...]", rhs), defining)
         if isinstance(lhs, dict):
             if not isinstance(rhs, dict):
-                return self.differ(lhs, rhs)
+                return _different(lhs, rhs)
             return self.table(cast("dict[Any, Any]", lhs), cast("dict[Any, Any]", rhs), defining)
-        return None if _same_scalar(lhs, rhs) else self.differ(lhs, rhs)
+        return None if _same_scalar(lhs, rhs) else _different(lhs, rhs)
 
     def variable(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
         new = lhs not in self.met and rhs not in self.met
         self.met.update((lhs, rhs))
         known = self.forward.get(lhs)
         if known is not None:
-            return None if known is rhs else self.differ(lhs, rhs)
+            return None if known is rhs else _different(lhs, rhs)
         if rhs in self.backward:
-            return self.differ(lhs, rhs)
+            return _different(lhs, rhs)
         if not defining and not self.map_free_vars:
-            return None if lhs is rhs else self.differ(lhs, rhs)
+            return None if lhs is rhs else _different(lhs, rhs)
         # Bound before its facts are compared: an annotation may mention what it annotates.
         self.forward[lhs] = rhs
         self.backward[rhs] = lhs
@@ -185,7 +186,8 @@ class _Comparer:
             self.bound.append(lhs)
             if not new:  # what was found out of it before does not hold any more
                 self.same = {}
-        return self.at(".facts", variable_facts(lhs), variable_facts(rhs), defining)
+        found = self.compare(variable_facts(lhs), variable_facts(rhs), defining)
+        return None if found is None else found.below(".facts")
 
     def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
         """A function: what it binds means nothing outside, where passes may use the same object again.
@@ -212,31 +214,24 @@ class _Comparer:
         pair = id(lhs), id(rhs), defining
         if pair in self.same:
             return None
-        for spec in lhs.__node_fields__:
-            if spec.kind == "label":
-                continue
-            found = self.at(
-                f".{spec.name}",
-                getattr(lhs, spec.name),
-                getattr(rhs, spec.name),
-                defining or spec.kind == "binder",
-            )
+        for name, binds in _fields(type(lhs), False):
+            found = self.compare(getattr(lhs, name), getattr(rhs, name), defining or binds)
             if found is not None:
-                return found
+                return found.below(f".{name}")
         if not lhs.__is_scope__:
             self.same[pair] = None
         return None
 
     def sequence(self, lhs: tuple[Any, ...], rhs: tuple[Any, ...], defining: bool) -> Difference | None:
         for i, (a, b) in enumerate(zip(lhs, rhs, strict=False)):
-            found = self.at(f"[{i}]", a, b, defining)
+            found = self.compare(a, b, defining)
             if found is not None:
-                return found
+                return found.below(f"[{i}]")
         if len(lhs) != len(rhs):
             shorter = min(len(lhs), len(rhs))
             missing = "<nothing>"
-            self.path.append(f"[{shorter}]")
-            return self.differ(
+            return Difference(
+                f"[{shorter}]",
                 lhs[shorter] if len(lhs) > shorter else missing,
                 rhs[shorter] if len(rhs) > shorter else missing,
             )
@@ -247,18 +242,20 @@ class _Comparer:
         if left is None or right is None:
             return self.sequence(tuple(lhs.items()), tuple(rhs.items()), defining)
         for name in sorted(left.keys() | right.keys()):
-            found = self.at(
-                f"[{name!r}]", left.get(name, "<nothing>"), right.get(name, "<nothing>"), defining
-            )
+            found = self.compare(left.get(name, "<nothing>"), right.get(name, "<nothing>"), defining)
             if found is not None:
-                return found
+                return found.below(f"[{name!r}]")
         return None
 
-    def at(self, step: str, lhs: Any, rhs: Any, defining: bool) -> Difference | None:
-        self.path.append(step)
-        found = self.compare(lhs, rhs, defining)
-        self.path.pop()
-        return found
+
+def _different(lhs: Any, rhs: Any) -> Difference:
+    return Difference("", lhs, rhs)
+
+
+@functools.cache
+def _fields(cls: type[Node], labels: bool) -> tuple[tuple[str, bool], ...]:
+    """The fields of a class that count, those for display only if `labels` do, and whether they define variables."""
+    return tuple((s.name, s.kind == "binder") for s in cls.__node_fields__ if labels or s.kind != "label")
 
 
 class _Hasher:
@@ -325,14 +322,14 @@ class _Hasher:
         known = self.known.get((id(value), defining, count))
         if known is not None:
             return known
-        outer, self.digest = self.digest, _new_digest(b"N" + node_key(type(value)).encode())
+        outer, self.digest = self.digest, _begun(type(value)).copy()
         facts = self.facts
         if value.__is_scope__:
             self.facts = _new_digest()
         start, before = len(self.bound), len(self.known)
-        for spec in value.__node_fields__:
-            if self.labels or spec.kind != "label":
-                self.feed(value.__content__(value, spec.name), defining or spec.kind == "binder")
+        content = value.__content__
+        for name, binds in _fields(type(value), self.labels):
+            self.feed(content(value, name), defining or binds)
         if self.spans:
             self.digest.update(_span_bytes(value))
         if value.__is_scope__:
@@ -389,6 +386,12 @@ def _new_digest(start: bytes = b"") -> hashlib.blake2b:
     return hashlib.blake2b(start, digest_size=16)
 
 
+@functools.cache
+def _begun(cls: type[Node]) -> hashlib.blake2b:
+    """The digest of a node of a class, before its fields are fed; to be copied."""
+    return _new_digest(b"N" + node_key(cls).encode())
+
+
 def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
     """The table keyed by text, if its keys are strings or named globals; else None (then order counts)."""
     named: dict[str, Any] = {}
@@ -415,6 +418,8 @@ def _plain(value: Any) -> Any:
 
 
 def _same_scalar(lhs: Any, rhs: Any) -> bool:
+    if lhs is rhs and type(lhs) in _SCALARS:
+        return True
     lhs, rhs = _plain(lhs), _plain(rhs)
     if any(isinstance(side, np.ndarray) for side in (lhs, rhs)):
         return _same_array(lhs, rhs)
@@ -447,6 +452,10 @@ def _array_sample(array: Content) -> bytes:
 
 
 def _scalar_bytes(value: Any, array_bytes: Callable[[Content], bytes]) -> bytes:
+    if type(value) is int:  # as most are, or text
+        return b"i%d\0" % value
+    if isinstance(value, str):  # the text itself, also of an enum that is a str
+        return b"s" + str.encode(value) + b"\0"
     value = _plain(value)
     if isinstance(value, (np.ndarray, StoredArray)):
         array = cast("Content", value)
@@ -455,8 +464,6 @@ def _scalar_bytes(value: Any, array_bytes: Callable[[Content], bytes]) -> bytes:
         return b"b1" if value else b"b0"
     if isinstance(value, float):
         return b"f" + (b"nan" if math.isnan(value) else struct.pack("d", value))
-    if isinstance(value, str):  # the text itself, also of an enum that is a str
-        return b"s" + str.encode(value) + b"\0"
     if isinstance(value, (int, np.integer)):
         return b"i" + str(int(cast(Any, value))).encode() + b"\0"
     return b"o" + str(value).encode() + b"\0"

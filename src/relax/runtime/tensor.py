@@ -262,6 +262,11 @@ def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
     return array if array.dtype == numpy_dtype else array.view(numpy_dtype)
 
 
+def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """A fresh, uninitialised array in the memory of a tensor: see `tensor_under`."""
+    return numpy_view(new_tensor(shape, dtype_of_numpy(dtype)))
+
+
 def tensor_under(array: Array) -> tvm_ffi.Tensor | None:
     """The tensor whose memory an array of `numpy_view`, or a view of it, shows as a whole; None if there is none."""
     memory: Any = array.base

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from ..expr import Binding, Call, Constant, Function
+from ..expr import Binding, Call, Constant, Function, constant_of
 from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..ir.transform import Pass, module_pass
 from ..rewrite import Rewriter, bindings_in
@@ -169,8 +169,8 @@ def _arranged(variant: PackedFunction, func: PrimFunc) -> PackedFunction:
 
 
 def _packed(constant: Constant, packing: Packing) -> Constant:
-    # The constant copies the elements to memory that the program goes on using: they are in no other then.
-    return Constant(packing(constant.data.numpy()))
+    # The elements are in memory that the program goes on using, and in no other then.
+    return constant_of(packing(constant.data.numpy()))
 
 
 class _Calls(Rewriter):

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from ...prim import IntImm, PrimExpr, Var
+from ...runtime.tensor import new_array
 from ...target import Target
 from ...tir import Buffer, BufferLoad, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
@@ -51,13 +52,14 @@ class PanelPacking:
     def in_panels(self, matrices: Array) -> Array:
         """The panels of matrices one after the other, the last one filled up with zeros."""
         *batch, depth, _ = matrices.shape
-        packed = np.zeros((*batch, depth * sum(self.widths)), matrices.dtype)
+        packed = new_array((*batch, depth * sum(self.widths)), matrices.dtype)
         first = 0
         for width in self.widths:
             panel = packed[..., depth * first : depth * (first + width)]
             panel = np.reshape(panel, (*batch, depth, width))  # a view, as always where one axis becomes two
             inside = matrices[..., first : first + width]
             panel[..., : inside.shape[-1]] = inside
+            panel[..., inside.shape[-1] :] = 0
             first += width
         return packed
 

@@ -93,7 +93,7 @@ class Results:
             return results
 
         return scratch("of_channels", (len(common.values), lanes), dtype, lambda table: seq_of([
-            loop("p", lanes, lambda p: row(table, p)), body(results(table))]))  # fmt: skip
+            loop("p", lanes, lambda p: row(table, p), ForKind.VECTORIZED), body(results(table))]))  # fmt: skip
 
     def of_lane(self, p: PrimExpr) -> Results:
         """The results of one channel of the block."""

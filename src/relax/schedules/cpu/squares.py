@@ -121,7 +121,7 @@ def turned(
         loop("jb", wide, lambda jb: at(ib, jb)),
         loop("j", beside, lambda j: loop("i", size, lambda i: single(ib * size + i, wide * size + j))),
     ]))  # fmt: skip
-    rest = loop("i", below, lambda i: loop("j", columns, lambda j: single(high * size + i, j)))
+    rest = loop("j", columns, lambda j: loop("i", below, lambda i: single(high * size + i, j)))
     return block([whole, rest])
 
 

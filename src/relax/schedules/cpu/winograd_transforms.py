@@ -29,6 +29,7 @@ Neural Networks*, 2015.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,6 +39,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from ...prim import Add, Mul, PrimExpr, Sub, const
+from ...runtime.tensor import new_array
 from ...tir import Broadcast
 from .squares import Values
 
@@ -233,15 +235,23 @@ class KernelTransform:
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         factors = np.kron(np.array(self.rows.factors), np.array(self.columns.factors))
-        taps = np.reshape(array, (self.outputs * self.inputs, -1)).astype("float64")
-        slots: np.ndarray[Any, Any] = np.matmul(factors, np.transpose(taps))
-        padded = np.zeros((self.slots, self.groups * self.panels * self.width, self.inputs), "float32")
-        padded[:, : self.outputs] = np.reshape(slots, (self.slots, self.outputs, self.inputs))
-        split = np.reshape(padded, (self.slots, self.groups, self.panels, self.width, self.inputs))
-        ordered = np.transpose(split, (1, 0, 2, 4, 3))
-        chunks = np.split(ordered, range(self.chunk, self.inputs, self.chunk), axis=3)
-        lines = [np.reshape(chunk, (self.groups, self.slots, -1)) for chunk in chunks]
-        return np.concatenate(lines, axis=2)
+        kernels = np.transpose(np.reshape(array, (self.outputs, self.inputs, -1)), (2, 1, 0))
+        result = new_array(self.shape, np.dtype("float32"))
+        for group, panel in itertools.product(range(self.groups), range(self.panels)):
+            first = (group * self.panels + panel) * self.width
+            for begin in range(0, self.inputs, self.chunk):  # so little at a time that it stays in the cache
+                part = kernels[:, begin : begin + self.chunk, first : first + self.width]
+                taps, inputs, count = part.shape
+                flat = np.reshape(np.ascontiguousarray(part, "float64"), (taps, -1))
+                slots: np.ndarray[Any, Any] = np.matmul(factors, flat)
+                place = (begin * self.panels + panel * inputs) * self.width
+                weights = result[group, :, place : place + inputs * self.width]
+                weights = np.reshape(
+                    weights, (self.slots, inputs, self.width)
+                )  # a view: one axis becomes two
+                weights[:, :, :count] = np.reshape(slots, (self.slots, inputs, count))
+                weights[:, :, count:] = 0
+        return result
 
 
 __all__ = [
