@@ -77,7 +77,7 @@ class Convolution:
         n: Any = 1,
         stride: int = 1,
         pad: int | tuple[int, ...] = 0,
-        dilation: int = 1,
+        dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
         dtype: str = "float32",
     ) -> None:
@@ -97,7 +97,9 @@ class Convolution:
     def shapes(self, n: int | None = None, size: Sequence[int] | None = None) -> list[tuple[int, ...]]:
         """The shapes of the data, the weights and the result, for a batch and a size of the images."""
         n, size = self.n if n is None else n, size or self.size
-        spans = (self.dilation * (taps - 1) + 1 for taps in self.kernel)
+        axes, apart = len(self.kernel), self.dilation
+        dilation = (apart,) * axes if isinstance(apart, int) else apart
+        spans = (d * (taps - 1) + 1 for d, taps in zip(dilation, self.kernel, strict=True))
         pads = (self.pad,) * len(self.kernel) if isinstance(self.pad, int) else self.pad
         out = (
             (extent + 2 * pad - span) // self.stride + 1

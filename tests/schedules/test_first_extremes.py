@@ -59,6 +59,20 @@ def test_sizes(target, name, axis):
             np.testing.assert_array_equal(result, expected(name, data, axis), f"{n} x {m}")
 
 
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(1024,), (1, 1031), (33, 41), ("n",)], ids=str)
+def test_one_row(target, shape, name):
+    """Of a whole tensor: the place is what another block copies, the value what nothing else uses."""
+    dims = [te.var(size, "int64") if isinstance(size, str) else size for size in shape]
+    x = te.placeholder(dims, "float32", "X")
+    func = te.create_prim_func([x, REDUCTIONS[name](x, axis=0 if len(shape) == 1 else None)])
+    assert shape != (1024,) or is_recognised(func, target)
+    for size in (0, 1, 17, 2053) if shape == ("n",) else (np.prod(shape),):
+        data = np.random.default_rng(0).integers(-2, 3, size).astype("float32")
+        for result in runs(func, target, data.reshape([size] if shape == ("n",) else shape), ()):
+            assert result == expected(name, data[:, None], 0)
+
+
 @pytest.mark.parametrize(("name", "axis"), [("argmax", 0), ("argmin", 1)])
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "uint8", "int64", "uint64"])
 def test_dtypes(target, dtype, name, axis):

@@ -96,6 +96,13 @@ def test_axes_that_are_neighbours_everywhere_are_one(target):
     assert script.count("T.parallel") == 1
 
 
+def test_axes_of_too_many_elements_stay(target):
+    """A tensor of so many elements is refused where it is allocated, not where loops are arranged."""
+    func = func_of(te.compute((1 << 40, 1 << 30), lambda i, j: te.const(1.0, "float32")))
+    script = schedule(func, target, [Nests()]).script()
+    assert "compute[i, strip" in script
+
+
 def test_axes_of_a_buffer_with_an_element_for_all_stay(target):
     """X as one axis has no place for the element that every other one is added to."""
     n, m = sizes("n", "m")

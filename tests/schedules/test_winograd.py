@@ -156,6 +156,24 @@ def test_one_kernel_for_all_sizes(conv, outputs, stride):
         within_bound(x, k, y, 1, stride)
 
 
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 3), (3, 5)])
+@pytest.mark.parametrize("dilation", [(2, 1), (3, 1), (1, 2)])
+def test_one_axis_with_dilation(conv, dilation, kernel):
+    """It has the direct form, whose slots are lines, or pixels of a line, that are so far apart."""
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    unknown = conv(19, 37, (h, w), kernel, n, pad=(2, 1), dilation=dilation)
+    func, transform = transformed(unknown, resolve("llvm"))
+    assert (transform.rows.exact, transform.columns.exact) == (dilation[0] > 1, dilation[1] > 1)
+    run = build_module(func)["main"]
+    generator = np.random.default_rng(0)
+    for size in ((1, (9, 7)), (2, (13, 31)), (0, (16, 8))):
+        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
+        run(x, np.ascontiguousarray(transform(k)), y)
+        apart = np.zeros((*k.shape[:2], *((t - 1) * d + 1 for t, d in zip(kernel, dilation, strict=True))))
+        apart[:, :, :: dilation[0], :: dilation[1]] = k
+        within_bound(x, apart, y, (2, 1))
+
+
 def test_few_tiles_are_divided_by_channels(conv):
     known = conv(16, 200, (8, 8), (3, 3), pad=1)
     func, transform = transformed(known, resolve("llvm -num-cores=4"))

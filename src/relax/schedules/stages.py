@@ -305,9 +305,14 @@ def _fits(stage: Stage, merge: _Merge) -> bool:
 
 
 def _is_dense(buffer: Buffer, place: int, merge: _Merge) -> bool:
-    """True if the inner axis is all of its dimension, and the outer one all of its own, or sizes are known."""
+    """True if the inner axis is all of its dimension, and the outer one all of its own, or sizes are known.
+
+    Elements that int64 cannot count have no one axis; a tensor of so many is refused when it is allocated.
+    """
     first, second = buffer.shape[place : place + 2]
     known = isinstance(first, IntImm) and isinstance(second, IntImm)
+    if isinstance(first, IntImm) and isinstance(second, IntImm) and first.value * second.value >= 1 << 63:
+        return False
     return same_size(second, merge.inner.extent) and (known or same_size(first, merge.outer.extent))
 
 

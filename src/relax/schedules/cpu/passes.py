@@ -147,13 +147,16 @@ class Rows:
     def localised(self, extra: tuple[PrimExpr, ...] = (), more: tuple[PrimExpr, ...] = ()) -> Group:
         """The group with storage of a row's own for buffers that nothing else uses.
 
-        They have the dimensions that are no rows, and those in `extra`, indexed by `more`.
+        They have the dimensions that are no rows, and those in `extra`, indexed by `more`. The results of one reduction
+        have one place: they all get storage of a row's own, or none does.
         """
         rows = {axis.var for axis in self.group.rows}
         places: dict[Buffer, Place] = {}
         for stage in self.group.stages:
+            if any(store.buffer.data not in self.own for store in stage.stores):
+                continue
             for store in stage.stores:
-                if store.buffer.data not in self.own or store.buffer in places:
+                if store.buffer in places:
                     continue
                 kept = [d for d, i in enumerate(store.indices) if not (isinstance(i, Var) and i in rows)]
                 kept = [d for d in kept if not is_const(store.buffer.shape[d], 1)]

@@ -184,8 +184,9 @@ class Lines:
         plan, lanes, columns = self.plan, self.lanes, self.plan.columns
 
         def row(part: Buffer, i: Var, t: Var) -> Stmt:
+            y = simplify(i * plan.rows.apart)
             elements = [
-                vector_load(pixels, (i, (t * columns.step + x) * lanes), lanes) for x in columns.places
+                vector_load(pixels, (y, (t * columns.step + x) * lanes), lanes) for x in columns.places
             ]
             return of_line(columns.data, elements, lambda j, value: vector_store(
                 part, (i * columns.slots + j, 0), value))  # fmt: skip

@@ -122,6 +122,11 @@ class Transform:
         """The elements of data from the first that a tile meets to the last, with both."""
         return self.places[-1] + 1
 
+    @property
+    def apart(self) -> int:
+        """The elements from one slot to the next, if each is one of the direct form; else 1."""
+        return self.places[1] if self.exact and len(self.places) > 1 else 1
+
     def met(self, tiles: Size) -> Size:
         """The elements of data that so many neighbouring tiles meet."""
         return tiles * self.step + max(self.reach - self.step, 0)
