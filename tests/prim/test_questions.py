@@ -98,6 +98,7 @@ def test_a_mark_is_part_of_the_question():
     assert prove(n >= 0) is True
     assert prove(plain >= 0) is None
     assert structural_equal(simplify(Max(n, const(0, "int64"))), n)
+    assert simplify(Max(m, const(0, "int64"))) is m
     expr = Max(plain, const(0, "int64"))
     assert simplify(expr) is expr
 
@@ -178,6 +179,59 @@ def test_statements_that_are_taken_back_are_told_again():
             assert analyzer.prove(n + m >= 4) is None
         assert analyzer.prove(n >= 3) is True
     assert analyzer.prove(n >= 3) is None
+
+
+def test_definitions_that_nothing_uses_are_no_part_of_a_question():
+    for known in ((), (EQ(j, n * 3),), (EQ(j, n * 3), EQ(m, j + n))):
+        analyzer = Analyzer(wraps=True)
+        for condition in (i >= 0, *known, i < n):
+            analyzer.assume(condition)
+        assert analyzer.prove(i < n + 1) is True
+    assert len(questions._answers) == 2  # m is ≥ 0, which its definition says of j + n
+    analyzer = Analyzer(wraps=True)
+    for condition in (EQ(j, n * 3), j < 10):
+        analyzer.assume(condition)
+    assert analyzer.prove(n < 4) is True
+    assert analyzer.prove(j < 10) is True
+
+
+def test_what_was_said_twice_is_known_until_the_first_is_taken_back():
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(n < 5):
+        with analyzer.constraint_scope(n < 5):
+            assert analyzer.prove(n < 6) is True
+        assert analyzer.prove(n < 6) is True
+        assert analyzer.prove(n < 5) is True
+    assert analyzer.prove(n < 6) is None
+    with analyzer.constraint_scope(n < 5):
+        assert analyzer.prove(n < 5) is True
+
+
+@pytest.mark.parametrize("number", [0, 1, 31, 127, 128, 131])
+def test_however_many_statements_there_are(number):
+    analyzer = Analyzer()
+    for place in range(number):
+        var, size = Var(f"x{place}", "int64"), SizeVar(f"n{place}", "int64")
+        analyzer.assume(var < size)
+        assert analyzer.prove(var < size + 1) is True
+        assert analyzer.prove(var < size) is True
+        assert analyzer.prove(var < size - 1) is None
+    analyzer.assume(n < 7)
+    assert analyzer.prove(n < 8) is True
+    assert analyzer.prove(n < 6) is None
+
+
+def test_operands_of_loads_and_vectors_are_questions_of_their_own():
+    data = decl_buffer((64,), "float32", "A")
+    for size, var in ((n, i), (m, j)):
+        analyzer = Analyzer(wraps=True)
+        for condition in (var >= 0, var < size, size < 60):
+            analyzer.assume(condition)
+        load = data[Min(var, size)]
+        simplified = analyzer.simplify(load)
+        assert structural_equal(simplified, data[var], map_free_vars=False)
+        assert analyzer.simplify(simplified) is simplified
+    assert len(questions._answers) == 2
 
 
 def test_a_condition_that_reads_memory_is_known_as_before():

@@ -42,7 +42,7 @@ class Spelling(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked, under which facts. Those of the same words differ in their variables alone."""
+    """A question and the facts under which it is asked. Those of the same words differ in their variables alone."""
 
     words: tuple[Any, ...]
     variables: tuple[Var, ...]
@@ -76,7 +76,7 @@ def spelled(expressions: Sequence[PrimExpr], *notes: object) -> Spelling | None:
 
 
 def _word(expr: PrimExpr) -> str | None:
-    """What an expression is, but for its operands."""
+    """The word for an expression, its operands aside."""
     if isinstance(expr, (Not, Select)):
         return type(expr).__name__
     if isinstance(expr, FloatImm):

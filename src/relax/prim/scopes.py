@@ -10,7 +10,7 @@ that these relate to them: what else is known neither helps to answer it, nor ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from .bounds import Facts
 from .decide import assume
@@ -24,6 +24,11 @@ from .traits import has_effects
 
 Limits: TypeAlias = "tuple[tuple[PrimExpr, int], ...]"
 """Expressions of sizes, and what they are at most: see `Facts.limits`."""
+
+MANY: Final = 128
+"""Statements among which those that matter for a question are looked for; where there are more, all of them do."""
+PARTS: Final = 32
+"""Sets of statements that are kept, each with the normalizers that were told of them."""
 
 
 class Told:
@@ -207,9 +212,10 @@ class Statements:
     def about(self, variables: Iterable[Var]) -> tuple[Statements, list[Spelling]] | None:
         """The statements that matter for a question about variables, and their spellings. None if one has none.
 
-        None as well where more is known than statements say. What is asked of these does not change them.
+        None as well where more is known than statements say, or where there are many: to look through them for each
+        question takes longer than to know them all. What is asked of these does not change them.
         """
-        if self.facts.values or self.facts.ranges:
+        if self.facts.values or self.facts.ranges or len(self.items) > MANY:
             return None
         index = self._index
         for statement in self.items[len(index.spellings) :]:
@@ -227,15 +233,17 @@ class Statements:
             part.items = [self.items[place] for place in places]
             for others, other in self._parts.items():
                 part._begin_like(other, _shared(places, others))
+            if len(self._parts) >= PARTS:
+                del self._parts[next(iter(self._parts))]
             self._parts[places] = part
         return part
 
     def _begin_like(self, other: Statements, count: int) -> None:
         """Take over what was told of the first `count` statements, which others have as well."""
         for name in ("_given", "_limited", "_learnt"):
-            chain: Chain = getattr(other, name)
-            if min(chain.count, count) > getattr(self, name).count:
-                setattr(self, name, chain.until(count))
+            chain = getattr(other, name).until(count)
+            if chain.count > getattr(self, name).count:
+                setattr(self, name, chain)
 
     # ------------------------------------------------------------------------------------------- readers
 
