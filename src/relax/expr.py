@@ -270,7 +270,7 @@ def constant_of(array: np.ndarray[Any, Any]) -> Constant:
     if tensor_under(array) is None:
         return Constant(array)
     array.flags.writeable = False
-    return Constant(array.view(ConstantData))
+    return Constant(cast(Any, array).view(ConstantData))
 
 
 _CONTENT: Final[Any] = Constant.__dict__["data"]

@@ -134,12 +134,8 @@ class Node:
     """True for functions: variables bound inside have no meaning outside."""
 
     def __children__(self) -> list[Node]:
-        """The nodes directly below: see `children_of`. The first call generates the method of a class."""
-        return _own_method(type(self), "__children__", _make_children)(self)
-
-    def __mapped__(self, function: Callable[[Node], Node]) -> Self:
-        """The node with its children mapped: see `map_children`. The first call generates the method of a class."""
-        return _own_method(type(self), "__mapped__", _make_mapped)(self, function)
+        """The nodes directly below: see `children_of`. `node` generates the method of each class."""
+        return []
 
     def script(self, **options: Any) -> str:
         """This node as TVMScript."""
@@ -210,7 +206,7 @@ def node(cls: type[T]) -> type[T]:
     raw.__part_names__ = tuple(
         f.name for f in fields if f.name in raw.__child_names__ and not _is_scalar(f.type)
     )
-    raw.__children__, raw.__mapped__ = Node.__children__, Node.__mapped__  # not those of a base class
+    raw.__children__ = _make_children(raw.__part_names__)
     raw.__parameters__ = tuple((spec.parameter, spec.name) for spec in raw.__node_fields__)
     raw.__fields_init__ = _make_init(raw, fields)
     if "__init__" not in cls.__dict__:
@@ -306,14 +302,7 @@ def children_of(value: Node) -> list[Node]:
     return value.__children__()
 
 
-def _own_method(cls: type[Node], name: str, make: Callable[[type[Node]], Any]) -> Any:
-    """Give a class a generated method, and return it. (Most classes of nodes never occur in a process.)"""
-    method = make(cls)
-    setattr(cls, name, method)
-    return method
-
-
-def _make_children(cls: type[Node]) -> Any:
+def _make_children(names: tuple[str, ...]) -> Any:
     """Generate the method that lists the nodes in fields of these names: half of every walk is spent in it."""
     body = "".join(
         f"""
@@ -322,7 +311,7 @@ def _make_children(cls: type[Node]) -> Any:
         found.append(part)
     elif isinstance(part, (tuple, dict)) and part:
         collect(part, found)"""
-        for name in cls.__part_names__
+        for name in names
     )
     namespace: dict[str, Any] = {"Node": Node, "collect": _collect}
     exec(f"def __children__(self):\n    found = []{body}\n    return found", namespace)
@@ -343,40 +332,27 @@ def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None
 
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
     """Rebuild a node with `function` applied to each node directly below; itself when none changed."""
-    return value.__mapped__(function)
+    changes: dict[str, Any] = {}
+    for name in value.__part_names__:
+        old: Any = getattr(value, name)
+        if isinstance(old, Node):
+            new = function(old)
+        elif isinstance(old, (tuple, dict)) and old:
+            new = _map_value(old, function)
+        else:
+            continue
+        if new is not old:
+            changes[name] = new
+    return _rebuilt(value, changes, value.span) if changes else value
 
 
-def _itself(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
-    del function
-    return value
-
-
-def _make_mapped(cls: type[Node]) -> Any:
-    """Generate the method that rebuilds a node with the nodes in its fields mapped."""
-    names = cls.__part_names__
-    if not names:
-        return _itself
-    body = "".join(
-        f"""
-    old_{name} = self.{name}
-    if isinstance(old_{name}, Node):
-        new_{name} = function(old_{name})
-    elif isinstance(old_{name}, (tuple, dict)) and old_{name}:
-        new_{name} = map_value(old_{name}, function)
-    else:
-        new_{name} = old_{name}"""
-        for name in names
-    )
-    same = " and ".join(f"new_{name} is old_{name}" for name in names)
-    values = ", ".join(
-        f"{parameter}={f'new_{name}' if name in names else f'self.{name}'}"
-        for parameter, name in cls.__parameters__
-    )
-    namespace: dict[str, Any] = {"Node": Node, "map_value": _map_value}
-    source = f"""def __mapped__(self, function):{body}
-    return self if {same} else type(self)({values}, span=self.span)"""
-    exec(source, namespace)
-    return namespace["__mapped__"]
+def _rebuilt(value: NodeT, changes: dict[str, Any], span: Span | None) -> NodeT:
+    """A copy of a node with some fields changed."""
+    values = {
+        parameter: changes[name] if name in changes else getattr(value, name)
+        for parameter, name in value.__parameters__
+    }
+    return type(value)(**values, span=span)
 
 
 def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:

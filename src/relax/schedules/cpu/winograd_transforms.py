@@ -250,10 +250,9 @@ class KernelTransform:
                 flat = np.reshape(np.ascontiguousarray(part, "float64"), (taps, -1))
                 slots: np.ndarray[Any, Any] = np.matmul(factors, flat)
                 place = (begin * self.panels + panel * inputs) * self.width
-                weights = result[group, :, place : place + inputs * self.width]
-                weights = np.reshape(
-                    weights, (self.slots, inputs, self.width)
-                )  # a view: one axis becomes two
+                # Views, as always where one axis becomes two.
+                line = result[group, :, place : place + inputs * self.width]
+                weights = np.reshape(line, (self.slots, inputs, self.width))
                 weights[:, :, :count] = np.reshape(slots, (self.slots, inputs, count))
                 weights[:, :, count:] = 0
         return result
