@@ -127,3 +127,14 @@ def test_a_kernel_that_does_not_fit_names_the_node(imported):
     agraph (float[N, 3, H, W] x, float[4, 2, 3, 3] w) => (float[N, 4, I, J] y) { y = Conv (x, w) }"""
     with pytest.raises(relax.DiagnosticError, match=r'(?s)E3102.*model: Conv "y":1:1.*y = Conv\(x, w\)'):
         imported(text)
+
+
+@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose"])
+def test_a_kernel_shape_that_is_not_the_weights_is_refused(imported, operator):
+    text = f"""
+    agraph (float[N, 3, H, W] x, float[3, 3, 3, 3] w) => (float[N, 3, I, J] y) {{
+      y = {operator}<kernel_shape = [3, 5]> (x, w)
+    }}"""
+    message = r"E6003.*kernel_shape is \[3, 5\], the weights have kernels of \[3, 3\]"
+    with pytest.raises(relax.DiagnosticError, match=message):
+        imported(text)

@@ -195,6 +195,7 @@ def test_bits_of_another_dtype():
         ("y = CastLike(x, t)", "E6001", "a tensor of strings as target is not supported"),
         ("y, z = Split(x, sizes)", "E6002", "it has 2 outputs for 3 parts"),
         ("y = Split<axis = 1>(x, sizes)", "E6002", "it has 1 outputs for 3 parts"),
+        ("y, z = Split<axis = 1>(x, pair)", "E6003", "the parts have 5 elements together, the dimension has 4"),
         ("y = Slice(x, sizes, pair)", "E6003", "starts, ends, axes and steps differ in length"),
         ("y = Expand(x, sizes)", "E6003", "the sizes 4 and 9 do not broadcast"),
         ("y = Squeeze(x, pair)", "E6003", "axis 5 is out of range for a tensor of 2 dimensions"),

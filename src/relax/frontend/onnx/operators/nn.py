@@ -138,6 +138,11 @@ def _window(g: Emitter, W: Tensor, count: int, kernel_shape: Ints) -> Ints:
     sizes = g.dims(W)[2:]
     numbers = tuple(size.value for size in sizes if isinstance(size, IntImm))
     if len(numbers) == count:
+        if kernel_shape and tuple(kernel_shape) != numbers:
+            message = f"kernel_shape is {list(kernel_shape)}, the weights have kernels of {list(numbers)}"
+            raise g.error(
+                message, code="E6003", hint="leave kernel_shape out, or give it the sizes of the weights"
+            )
         return numbers
     return kernel_shape or g.unsupported("a kernel whose size is not known")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .... import op, te
 from ....expr import PrimValue, ShapeExpr
+from ....info.text import prim_text
 from ....ir import DataType, structural_equal
 from ....prim import IntImm, PrimExpr, Select, const
 from ....struct_info import ShapeStructInfo
@@ -55,7 +56,8 @@ def split(
 
 def _require_total(g: Emitter, total: PrimExpr, size: PrimExpr) -> None:
     if g.is_true(total.equal(size)) is False:
-        raise g.error(f"the parts have {total} elements together, the dimension has {size}", code="E6003")
+        message = f"the parts have {prim_text(total)} elements together, the dimension has {prim_text(size)}"
+        raise g.error(message, code="E6003")
 
 
 @converter("Slice")
