@@ -151,7 +151,7 @@ def _follower(writer: _Writer, value: str, channel: tuple[Any, ...] | None) -> s
         return writer.bind(f"R.add({value}, {writer.param(channel, known=0.7)})")
     forms = {
         "relu": f"R.nn.relu({value})",
-        "clip": f"R.clip({value}, -20.0, 20.0)",
+        "clip": f"R.clip({value}, -20.0, 1000.0)",  # not below what sums are: errors are measured by the greatest
         "tanh": f'R.tanh(R.multiply({value}, R.const(0.01, "float32")))',
         "twice": f"R.add({value}, {value})",
     }
@@ -183,8 +183,12 @@ def _convolution(
     groups = 1
     if grouped:
         groups, outputs = inputs, inputs * choose((1, 1, 2))
-    kernel = [choose(taps) for _ in range(rank)] if choose((True, False)) else [choose(taps)] * rank
-    stride, dilation, pad = choose((1, 1, 1, 2)), choose((1, 1, 1, 2)), choose((0, 0, 1, 2))
+
+    def axes(values: Sequence[int]) -> list[int]:
+        """One of the values for each axis, or the same for all."""
+        return [choose(values) for _ in range(rank)] if choose((True, False)) else [choose(values)] * rank
+
+    kernel, stride, dilation, pad = axes(taps), axes((1, 1, 1, 2)), axes((1, 1, 1, 2)), axes((0, 0, 1, 2))
     batch = choose((1, 1, 1, 2, 3))
     while True:
         sizes = (
@@ -193,7 +197,8 @@ def _convolution(
             else [writer.size(57)] * rank
         )
         out = [
-            (s + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for s, k in zip(sizes, kernel, strict=True)
+            (size + 2 * before - apart * (count - 1) - 1) // step + 1
+            for size, count, step, apart, before in zip(sizes, kernel, stride, dilation, pad, strict=True)
         ]
         work = (
             batch * outputs * inputs // groups * int(np.prod(kernel)) * int(np.prod([max(o, 1) for o in out]))
