@@ -164,3 +164,31 @@ def test_a_view_outside_of_blocks_uses_the_buffer(parse):
 def test_a_pointer_handed_on_outside_of_blocks_uses_the_buffer(parse, pointer):
     func = parse(HEAD + FILLED + f'    T.evaluate(T.call_extern("int32", "reverse", {pointer}, B.data))')
     assert SinkAllocations()(IRModule({"main": func}))["main"] is func
+
+
+def test_a_read_that_a_block_inside_hides_is_a_use(parse):
+    """The block around it does not say that it reads the buffer either."""
+    func = parse(
+        HEAD
+        + """
+    t = T.alloc_buffer((16, 8))
+    for i, j in T.grid(16, 8):
+        with T.block("t"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            t[vi, vj] = A[vi, vj] * T.float32(2)
+    for i in range(16):
+        with T.block("rows"):
+            vi = T.axis.spatial(16, i)
+            for j in range(8):
+                with T.block("B"):
+                    wi = T.axis.spatial(16, vi)
+                    wj = T.axis.spatial(8, j)
+                    T.reads()
+                    T.writes(B[wi, wj])
+                    B[wi, wj] = t[wi, 7 - wj]
+"""
+    )
+    assert run(func) is func
+    second = [np.arange(128, dtype="float32").reshape(16, 8), np.zeros((16, 8), "float32")]
+    tir.interpret(tir.lower(func), *second)
+    np.testing.assert_array_equal(second[1], second[0][:, ::-1] * 2)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from ...ir import IRModule
 from ..buffer import Buffer
-from ..dependence import BlockScope, accesses, scope_of
+from ..dependence import BlockScope, accesses, scope_of, touches
 from ..functor import post_order_visit
 from ..schedule.cover import covers, shared_loops, sums_up_over
 from ..schedule.rv import BlockRV
@@ -65,6 +65,8 @@ def _loop_of_its_own(state: ScheduleState, scope: BlockScope, buffer: Buffer) ->
     shared = scope.by_pointer.get(buffer.data, set()) != {buffer}
     if not writers or buffer in scope.loose or shared or any(accesses(u.block).opaque for u in users):
         return None
+    if any(touches(child.block, buffer) and child not in users for child in scope.children):
+        return None  # by a block inside of it that does not say so: see unsafe_hide_buffer_access
     nests = [state.loops(state.block_rv(user, _NAME)) for user in users]
     depth = min(shared_loops(nests[0], nest) for nest in nests)
     loops = nests[0][:depth]
