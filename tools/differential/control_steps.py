@@ -169,6 +169,8 @@ class ControlSteps(Core):
                 kind = Object("null") if not isinstance(kind.what, str) else kind
             elif not hides(kind):
                 kind = map_dims(kind, generalised)
+            elif isinstance(kind, Tuple) and free_names(kind):
+                return None  # its annotation would use names of here, which need not stand alone in it
             kinds.append(kind)
         return kinds, table
 
