@@ -27,18 +27,20 @@ TWO_STAGES = (
 )
 
 
+def arrays():
+    return [np.arange(128, dtype="float32").reshape(16, 8), np.zeros((16, 8), "float32")]
+
+
 def run(func):
     once = SinkAllocations()(IRModule({"main": func}))
     assert SinkAllocations()(once) is once
     after = once["main"]
     tir.verify_well_formed(after)
     if after is not func:
-        first = [np.arange(128, dtype="float32").reshape(16, 8), np.zeros((16, 8), "float32")]
-        second = [array.copy() for array in first]
+        first, second, third = arrays(), arrays(), arrays()
         tir.interpret(func, *first)
         tir.interpret(after, *second)
         np.testing.assert_array_equal(first[1], second[1])
-        third = [np.arange(128, dtype="float32").reshape(16, 8), np.zeros((16, 8), "float32")]
         tir.interpret(tir.lower(func), *third)
         np.testing.assert_array_equal(first[1], third[1])
     return after
@@ -189,6 +191,6 @@ def test_a_read_that_a_block_inside_hides_is_a_use(parse):
 """
     )
     assert run(func) is func
-    second = [np.arange(128, dtype="float32").reshape(16, 8), np.zeros((16, 8), "float32")]
-    tir.interpret(tir.lower(func), *second)
-    np.testing.assert_array_equal(second[1], second[0][:, ::-1] * 2)
+    data, result = arrays()
+    tir.interpret(tir.lower(func), data, result)
+    np.testing.assert_array_equal(result, data[:, ::-1] * 2)

@@ -99,7 +99,7 @@ def question(what: str, about: Spelling, facts: Sequence[Spelling] = ()) -> Ques
 
 
 def answered(asked: Question, answer: Callable[[], _Answer]) -> _Answer:
-    """The answer to a question in which no variable occurs."""
+    """The answer to a question, if it is one in which no variable can occur: a verdict, not an expression."""
     found = _answers.get(asked.words, _NONE)
     if found is _NONE:
         found = answer()

@@ -310,10 +310,11 @@ def _is_dense(buffer: Buffer, place: int, merge: _Merge) -> bool:
     Elements that int64 cannot count have no one axis; a tensor of so many is refused when it is allocated.
     """
     first, second = buffer.shape[place : place + 2]
-    known = isinstance(first, IntImm) and isinstance(second, IntImm)
-    if isinstance(first, IntImm) and isinstance(second, IntImm) and first.value * second.value >= 1 << 63:
+    if not same_size(second, merge.inner.extent):
         return False
-    return same_size(second, merge.inner.extent) and (known or same_size(first, merge.outer.extent))
+    if isinstance(first, IntImm) and isinstance(second, IntImm):
+        return first.value * second.value < 1 << 63
+    return same_size(first, merge.outer.extent)
 
 
 def _accesses(stage: Stage) -> list[BufferLoad | BufferStore]:

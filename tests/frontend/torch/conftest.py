@@ -20,7 +20,7 @@ def pytest_collectstart(collector):
 
 @pytest.fixture(autouse=True)
 def _same_numbers():
-    """So are those of each test."""
+    """The random numbers of a test are the same in each run, whatever ran before."""
     if torch is not None:
         torch.manual_seed(0)
 
