@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis runs, a kernel cache of their own, and what the garbage collector looks at."""
+"""Settings of all tests: hypothesis, a kernel cache of their own, the garbage collector, seeded numbers only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ctypes
 import gc
 import math
 import os
+import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +23,8 @@ settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
+
+TESTS = Path(__file__).parent
 
 SLOW_FILES = frozenset(
     {
@@ -45,9 +50,8 @@ SLOW_FILES = frozenset(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of slow files; `make test` leaves them out, `make test-slow` runs them."""
-    home = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(home) and item.path.relative_to(home).as_posix() in SLOW_FILES:
+        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).as_posix() in SLOW_FILES:
             item.add_marker("slow")
 
 
@@ -75,6 +79,32 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ["RELAX_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def seeded_numbers_only(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Generator[None, None, None]:
+    """Fail a test that draws unseeded numbers: from the global generators, or from a generator without a seed."""
+
+    def default_rng(seed: object = None, make: Any = np.random.default_rng) -> np.random.Generator:
+        caller = Path(sys._getframe(1).f_code.co_filename)
+        assert seed is not None or not caller.is_relative_to(TESTS), "give np.random.default_rng a seed"
+        return make(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", default_rng)
+    before = _global_generators()
+    yield
+    names = [name for name, state in _global_generators().items() if state != before[name]]
+    assert not names, (
+        f"{request.node.nodeid} draws from {' and '.join(names)}: use np.random.default_rng(seed)"
+    )
+
+
+def _global_generators() -> dict[str, object]:
+    """Return the states of the global generators, which compare equal unless a number was drawn."""
+    name, keys, *position = np.random.get_state()
+    return {"np.random": (name, keys.tobytes(), *position), "random": random.getstate()}
 
 
 @pytest.fixture(scope="session")
