@@ -1,16 +1,21 @@
 # make demo, make test and make check each work in a fresh clone: they need python3 with pip, nothing else.
 # They make .venv, install what they need (again only when pyproject.toml changed), and run.
 
+# Byte code halves the time in which each of the many processes of the tests starts.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo test test-slow test-onnx test-torch torch coverage others fuzz bench bench-costs bench-kernels check stubs format clean
+.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch coverage others fuzz bench bench-costs bench-kernels check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
+	@echo "make quick    a minute of tests: of the rooms that git says have changed (SINCE=commit), and of those above them"
 	@echo "make test     run the tests, documentation examples included: make coverage, make others, make test-torch"
+	@echo "make nightly  make test-slow, and make fuzz for ten minutes"
 	@echo "make test-slow the tests that take long, which make test leaves out"
 	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
@@ -49,10 +54,18 @@ demo: $(VENV)/.installed-demo
 # Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
+SINCE ?= HEAD
+
+quick: $(VENV)/.installed-test
+	$(BIN)/python tools/quick.py --since $(SINCE)
+
 test: coverage others test-torch
 
 test-slow: $(VENV)/.installed-test
 	$(PYTEST) -m slow tests
+
+nightly: test-slow
+	$(MAKE) --no-print-directory fuzz SECONDS=600
 
 AT_LEAST ?= 1950
 

@@ -35,7 +35,8 @@ print(relax.interpret(M, "main", np.ones((1, 4), "float32")).numpy(), twice.para
 """
 EXPECTED = "[[2. 2. 2. 2.]] (x,)"
 README = Path(__file__).parents[2] / "README.md"
-EXAMPLE = README.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+OWN_PROGRAM = README.read_text(encoding="utf-8").partition("\n## A program of your own\n")[2]
+EXAMPLE = OWN_PROGRAM.partition("```python\n")[2].partition("```")[0]
 SAID = "\nprint('all', 'right')\n"
 WRONG = """
 from relax.script import relax as R
