@@ -10,7 +10,8 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator
+import types
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -81,30 +82,33 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ["RELAX_CACHE_DIR"], ignore_errors=True)
 
 
-@pytest.fixture(autouse=True)
-def seeded_numbers_only(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Generator[None, None, None]:
-    """Fail a test that draws unseeded numbers: from the global generators, or from a generator without a seed."""
+GLOBAL_GENERATORS = {
+    np.random: ("choice", "normal", "permutation", "rand", "randint", "randn", "random", "shuffle", "standard_normal", "uniform"),
+    random: ("choice", "choices", "gauss", "getrandbits", "randint", "random", "randrange", "sample", "shuffle", "uniform"),
+}  # fmt: skip
+"""Functions that draw from a generator whose seed is not known, by their module."""
 
-    def default_rng(seed: object = None, make: Any = np.random.default_rng) -> np.random.Generator:
+
+def seeded(module: types.ModuleType, name: str, allowed: Callable[..., bool]) -> None:
+    """Replace a function of a module: tests and documents that call it fail unless the arguments are `allowed`."""
+    draw = getattr(module, name)
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
         caller = Path(sys._getframe(1).f_code.co_filename)
-        assert seed is not None or not caller.is_relative_to(TESTS), "give np.random.default_rng a seed"
-        return make(seed)
+        here = caller.is_relative_to(TESTS.parent) and not caller.is_relative_to(TESTS.parent / ".venv")
+        if here and not caller.is_relative_to(TESTS.parent / "src") and not allowed(*args, **kwargs):
+            raise AssertionError(
+                f"{module.__name__}.{name} draws unseeded numbers: use np.random.default_rng(seed)"
+            )
+        return draw(*args, **kwargs)
 
-    monkeypatch.setattr(np.random, "default_rng", default_rng)
-    before = _global_generators()
-    yield
-    names = [name for name, state in _global_generators().items() if state != before[name]]
-    assert not names, (
-        f"{request.node.nodeid} draws from {' and '.join(names)}: use np.random.default_rng(seed)"
-    )
+    setattr(module, name, checked)
 
 
-def _global_generators() -> dict[str, object]:
-    """Return the states of the global generators, which compare equal unless a number was drawn."""
-    name, keys, *position = np.random.get_state()
-    return {"np.random": (name, keys.tobytes(), *position), "random": random.getstate()}
+for generator, names in GLOBAL_GENERATORS.items():
+    for name in names:
+        seeded(generator, name, lambda *args, **kwargs: False)
+seeded(np.random, "default_rng", lambda seed=None: seed is not None)
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -107,3 +110,10 @@ def test_the_virtual_machine_imports_the_runtime_only():
 
 def test_the_package_is_typed():
     assert (ROOT / "src/relax/py.typed").exists()
+
+
+@pytest.mark.parametrize("draw", [lambda: np.random.rand(2), np.random.default_rng, random.random], ids=str)
+def test_tests_draw_seeded_numbers_only(draw):
+    """`tests/conftest.py` guards the global generators: an unseeded number makes a test that fails once in a while."""
+    with pytest.raises(AssertionError, match="draws unseeded numbers"):
+        draw()

@@ -1,4 +1,4 @@
-"""The order of passes, with reasons: the default pipeline as a list that reads from top to bottom."""
+"""Default pipelines: lists of passes in running order, each with the reason for its place."""
 
 from __future__ import annotations
 
@@ -35,95 +35,122 @@ from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 GRAPH: tuple[Step, ...] = (
-    Step(Normalize, "everything after it reads normal form and struct info"),
+    Step(
+        Normalize, "Bring the program into normal form and derive struct info, which all later passes read."
+    ),
     Step(
         RealizeVDevice,
-        "hints become copies, which are values like others, before anybody looks for equal ones",
+        "Turn device hints into explicit copies; must run before common subexpressions are eliminated.",
     ),
-    Step(CheckReuse, "a program that breaks its promises is told so before anything of it is removed"),
-    Step(CanonicalizeBindings, "one name per value, so that the next passes see through aliases"),
+    Step(CheckReuse, "Report violated in-place and purity annotations before dead code is removed."),
+    Step(
+        CanonicalizeBindings,
+        "Replace aliases by the variable they name, so that later passes match calls directly.",
+    ),
     Step(
         FakeQuantizationToInteger,
-        "quantised weights stay bytes, which are multiplied as such, before they are constants of floats",
+        "Multiply quantised weights as int8; must run before FoldConstant dequantises them.",
     ),
     Step(
         DequantizeInProducts,
-        "other quantised weights stay as narrow, and become floats in registers, before all of them do in memory",
+        "Dequantise the remaining weights inside the product, in registers; must run before FoldConstant.",
     ),
-    Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
+    Step(FoldConstant, "Evaluate calls whose operands are constants."),
     Step(
         FoldBatchnormToConv2D,
-        "convolutions by weights that are scaled need no batch norm; its statistics are known now",
+        "Fold batch norm into convolution weights, now that its statistics are constants.",
     ),
     Step(
         ConvTransposeToConv,
-        "some transposed convolutions are faster as convolutions, whose weights are known now",
+        "Rewrite transposed convolutions as convolutions where that is faster; needs constant weights.",
     ),
-    Step(OneHotMatmulToTake, "a product that chooses rows of known weights only reads them"),
-    Step(DivisionToMultiplication, "products are faster than quotients, once divisors are known"),
-    Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
-    Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
-    Step(SumsOfBytes, "sums of quantised tensors take fewer roundings, once it is known who else uses what"),
+    Step(OneHotMatmulToTake, "Replace a product of a one-hot matrix and constant weights by a row lookup."),
+    Step(
+        DivisionToMultiplication,
+        "Replace division by a constant by multiplication where the result is the same.",
+    ),
+    Step(EliminateCommonSubexpr, "Eliminate common subexpressions."),
+    Step(DeadCodeElimination, "Remove pure bindings that are never used."),
+    Step(SumsOfBytes, "Fuse requantisation into sums of quantised tensors; needs final use counts."),
 )
-"""While the program still consists of operators."""
+"""Graph optimisations on operators, before legalisation."""
 
 LOWER: tuple[Step, ...] = (
-    Step(LegalizeOps, "operators become kernels"),
+    Step(LegalizeOps, "Replace each operator by a call_tir of a PrimFunc made from its formula."),
     Step(
-        RewriteDataflowReshape, "copying kernels become views, while dataflow blocks still say who sees what"
+        RewriteDataflowReshape,
+        "Replace copies that only change the shape by views; needs dataflow blocks, in which aliases are known.",
     ),
-    Step(DataflowUseInplaceCalls, "results take the place of inputs that are used no more, likewise"),
-    Step(ToNonDataflow, "from here on the order of effects is the order of bindings"),
-    Step(RemovePurityChecking, "allocations are written to, which pure functions would not be allowed"),
-    Step(CallTIRRewrite, "outputs are allocated, kernels called with them"),
-    Step(CanonicalizeBindings, "a result and the allocation it was written to are one value again"),
-    Step(LambdaLift, "the machine knows global functions and closures of them"),
-    Step(RemoveUnusedFunctions, "only what an entry point reaches is compiled"),
     Step(
-        StaticPlanBlockMemory, "tensors that nobody keeps share one storage, while aliases still have names"
+        DataflowUseInplaceCalls,
+        "Write results into inputs that are dead afterwards; needs dataflow blocks too.",
+    ),
+    Step(
+        ToNonDataflow, "Dissolve dataflow blocks: from here on the order of bindings is the order of effects."
+    ),
+    Step(RemovePurityChecking, "Drop purity annotations: the next pass writes into allocations."),
+    Step(CallTIRRewrite, "Allocate the output of each call_tir and pass it as an argument."),
+    Step(
+        CanonicalizeBindings, "Merge each call's result with its allocation, which CallTIRRewrite separated."
+    ),
+    Step(LambdaLift, "Lift local functions to global ones; the VM has no others."),
+    Step(RemoveUnusedFunctions, "Remove functions that no entry point reaches."),
+    Step(
+        StaticPlanBlockMemory,
+        "Place intermediate tensors in one arena per activation, reusing space of dead ones.",
     ),
 )
-"""From operators to calls of kernels and functions."""
+"""Lowering: operators to kernels, call_tir to calls with allocated outputs, closures to global functions."""
 
 FUSE: tuple[Step, ...] = (
-    Step(AnnotateTIROpPattern, "kernels say what they can be fused with, while all of them are at hand"),
     Step(
-        FuseAttention, "attention needs its products and its softmax in one kernel, before others take a part"
+        AnnotateTIROpPattern,
+        "Classify each kernel as elementwise, broadcast, injective, reduction, … for FuseOps.",
+    ),
+    Step(
+        FuseAttention,
+        "Group the products and the softmax of attention; must run before FuseOps groups parts of it.",
     ),
     Step(
         FuseOps,
-        "kernels that read each other's results are grouped, while dataflow blocks still say who sees what",
+        "Group kernels that read each other's results; needs dataflow blocks, which bound their uses.",
     ),
-    Step(FuseTIR, "a group becomes one kernel, whose intermediate results need no tensors"),
-    Step(FuseConvolutions, "convolutions have what is behind them: some of them become one kernel, by rows"),
+    Step(FuseTIR, "Merge the kernels of each group into one PrimFunc without intermediate tensors."),
+    Step(
+        FuseConvolutions,
+        "Fuse chains of convolutions row by row (line-buffered), now that they have their epilogues.",
+    ),
     Step(
         ChannelsLast,
-        "such kernels follow each other: they need not put channels first for what only they read",
+        "Keep tensors between convolution kernels in channels-last layout.",
     ),
 )
-"""After LegalizeOps: several kernels become one."""
+"""Kernel fusion; runs right after LegalizeOps."""
 
 MACHINE: tuple[Step, ...] = (
-    Step(VMBuiltinLower, "what operators are left become builtins of the machine"),
-    Step(VMShapeLower, "shapes become values: matched at entry, computed in the shape heap"),
+    Step(VMBuiltinLower, "Replace the remaining operators by calls of VM builtins."),
+    Step(
+        VMShapeLower,
+        "Compute shapes as run-time values: match arguments at entry, keep sizes in the shape heap.",
+    ),
 )
-"""To what the machine runs."""
+"""Lowering to VM builtins and run-time shapes."""
 
 UNFUSED: tuple[Step, ...] = tuple(
     step for step in (*GRAPH, *LOWER, *MACHINE) if step.make is not DataflowUseInplaceCalls
 )
-"""Each operator stays a kernel of its own, with a result of its own: for looking at values between them."""
+"""Default pipeline without fusion and in-place writes: each operator keeps its kernel and result, for inspection."""
 
 DEFAULT: tuple[Step, ...] = (*GRAPH, LOWER[0], *FUSE, *LOWER[1:], *MACHINE)
 
 
 def default_build_pipeline() -> Pass:
-    """The default pipeline as one pass: from a program as written to what the bytecode generator takes."""
+    """Return the default pipeline as one pass: from a program as written to the input of the bytecode generator."""
     return as_pass(DEFAULT, "default_build_pipeline")
 
 
 def as_pass(steps: Iterable[Step], name: str) -> Pass:
-    """Steps as one pass."""
+    """Return a Sequential of the steps' passes."""
     return Sequential([step.make() for step in steps], name=name)
 
 
