@@ -1,4 +1,4 @@
-"""The memory of storages: blocks that a machine uses again once nobody refers to them.
+"""Memory of storages: blocks that a VM reuses once nothing refers to them.
 
     allocator = Allocator()
     storage = allocator.take(1000)     a uint8 tensor; tensors cut from it keep it busy
@@ -45,24 +45,24 @@ from .tensor import MAX_BYTES, new_tensor, numpy_view, view_tensor
 from .threads import num_threads
 
 FITS: Final = 16
-"""A block serves requests down to this part of its size."""
+"""Smallest request that a block serves, as a fraction of its size."""
 SMALL: Final = 1 << 16
-"""Blocks of up to so many bytes serve any request that they can take."""
+"""Size in bytes up to which a block serves any request that fits."""
 PATIENCE: Final = 256
-"""A block that so many requests in a row did not use is given back."""
+"""Number of consecutive requests after which an unused block is freed."""
 SMALL_STORAGE: Final = 1 << 20
-"""Bytes up to which a compiled function allocates a storage without asking."""
+"""Largest storage in bytes that a compiled function allocates without calling the allocator."""
 POLICIES: Final = ("pooled", "naive")
 
 AHEAD: Final = 1 << 20
-"""Bytes of the smallest request that takes memory which was prepared."""
+"""Smallest request in bytes that takes prepared memory."""
 
 _TOUCHED: Final = 2 << 20
-"""Bytes from which on new memory is touched before the program does."""
+"""Size in bytes from which new memory is pre-faulted."""
 _ROOM: Final = 4
-"""A block of `_TOUCHED` bytes or more has addresses for so many times its size."""
+"""Address space reserved for a block of `_TOUCHED` bytes or more, as a multiple of its size."""
 _AT_ONCE: Final = 1 << 19
-"""The bytes that are touched while nobody else can have the system map or unmap memory."""
+"""Bytes pre-faulted at a time; the kernel's memory map is locked for that long."""
 _POPULATE_WRITE: Final = 23
 """MADV_POPULATE_WRITE, by its number in Linux: touch pages as if they were written to. Older systems refuse it."""
 
@@ -219,7 +219,7 @@ class Allocator:
         return ahead + sum(block.capacity for block in self._blocks)
 
     def _taken_ahead(self) -> _Ahead | None:
-        """The memory that was prepared, which is taken out; None if there is none."""
+        """Take and return the prepared memory, or None."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.stop()
@@ -264,7 +264,7 @@ class Allocator:
         return block
 
     def _touch(self, block: _Block, start: int, end: int) -> None:
-        """Have memory of a block touched that may be new."""
+        """Pre-fault the part of a block that may be new."""
         if self._keeps and end - start >= _TOUCHED:
             touch(block.tensor, start, end)
 
@@ -274,7 +274,7 @@ class Allocator:
 
 
 def _waste(block: _Block, size: int) -> tuple[bool, int]:
-    """The bytes that a request leaves unused, or new ones that it takes: these are worse."""
+    """Sort key of a block for a request: bytes left unused, with bytes newly mapped counting more."""
     return size > block.capacity, abs(block.capacity - size)
 
 

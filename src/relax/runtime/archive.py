@@ -21,7 +21,7 @@ from .encoding import ExecutableError, Reader, Writer
 MAGIC: Final = b"RLXARCH1"
 
 _MAX_COPIED: Final = 1 << 28
-"""The bytes of objects that the units of an archive may be made of: a short table must not need memory without end."""
+"""Limit on the bytes of all units, so that a short malformed table cannot ask for unbounded memory."""
 
 
 @dataclass(frozen=True)

@@ -24,22 +24,22 @@ class Effects:
     """Effects of a call on the tensors in its arguments, by position. The default: it reads them, and no more."""
 
     reads: Arguments = "all"
-    """Arguments whose elements it looks at; not those of which it only passes on a reference, or asks the shape."""
+    """Arguments whose elements the call reads. Passing on a reference or reading the shape does not count."""
     writes: Arguments = ()
-    """Arguments whose elements it may change."""
+    """Arguments whose elements the call may write."""
     keeps: Arguments = ()
-    """Arguments that somebody besides the caller and the result may refer to after the call."""
+    """Arguments that escape: something besides the caller and the result may refer to them after the call."""
     aliases: Arguments = ()
-    """Arguments that the result may be, contain, or share memory with."""
+    """Arguments that the result may alias or contain."""
 
     def only_reads(self, position: int) -> bool:
-        """True if an argument is as it was before the call, and nobody new refers to it."""
+        """True if the call neither writes an argument nor lets it escape or alias the result."""
         return not (self.writes or self.keeps or self.aliases) or not any(
             selects(part, position) for part in (self.writes, self.keeps, self.aliases)
         )
 
     def after(self, count: int) -> Effects:
-        """The same of a call that has `count` other arguments before these."""
+        """Return these effects with all positions shifted by `count` preceding arguments."""
 
         def shifted(positions: Arguments) -> Arguments:
             return positions if positions == "all" else tuple(count + position for position in positions)
@@ -50,9 +50,9 @@ class Effects:
 VIEW: Final = Effects(reads=(), aliases=(0,))
 """The effects of a function whose result is, or shares memory with, its first argument."""
 PACKED: Final = Effects(keeps="all", aliases="all")
-"""The effects of an unknown function that changes nothing: its result may be an argument, or something it kept."""
+"""Effects of an unknown pure function: its result may alias an argument, or a value it retained."""
 UNKNOWN: Final = Effects("all", "all", "all", "all")
-"""The effects of a function of which nothing is known."""
+"""Effects of an unknown function."""
 
 
 def selects(positions: Arguments, position: int) -> bool:
@@ -68,23 +68,23 @@ class Builtin:
     function: Callable[..., Any]
     effects: Effects
     pure: bool
-    """True if a call does nothing but give its result: it changes no argument, prints nothing, checks nothing."""
+    """True if a call only computes its result: no writes, no output, no checks."""
     trusted: bool
-    """True if the result is what a call declares it to be. False: the result was made by somebody else."""
+    """True if the result always matches the call's declared struct info; False if it comes from foreign code."""
     device: int | None
     """Position of the argument that may be the number of a device. The machine puts the device itself in its place."""
     first_device: bool
     """True if a call without that argument is given the machine's first device."""
     pooled: bool
-    """True if the machine gives its allocator as the keyword `allocator`."""
+    """True if the VM passes its allocator as the keyword `allocator`."""
     enters: bool
-    """True if a call is one of the function value that is its first argument, with the other arguments."""
+    """True if the builtin calls its first argument, a function value, with the other arguments."""
     program_errors: bool
     """True if the messages of its errors are the program's, so that the machine puts no name before them."""
     closures: bool
-    """True if an argument or the result is what only bytecode has: the value of a function, or a shape heap."""
+    """True if an argument or the result exists in bytecode only: a function value, or a shape heap."""
     internal: bool
-    """True if the result is the machine's own: a shape, a size or memory for which the program has no variable."""
+    """True if no variable of the program holds the result: a shape, a size or memory of the VM."""
 
 
 BUILTINS: Final[dict[str, Builtin]] = {}

@@ -95,7 +95,7 @@ builtin("vm.builtin.copy_tensor")(copy_tensor)
 
 @builtin("vm.builtin.alloc_shape_heap", internal=True)
 def alloc_shape_heap(size: int, *notes: str) -> ShapeHeap:
-    """A shape heap of `size` slots, with a note on each."""
+    """Allocate a shape heap of `size` slots; `notes` describe them in messages."""
     return ShapeHeap(size, notes)
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from .info import FuncInfo, Info, ObjectInfo
 
 VOID: Final = -1
-"""The destination of a call whose result nobody uses."""
+"""Destination register of a call whose result is unused."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _verify_call(program: Program, function: FunctionCode, pc: int, call: Call) 
 
 
 def _verify_reads(function: FunctionCode) -> None:
-    """Check that every register read was set, on every way that leads there.
+    """Check that every register is set before it is read, on every path.
 
     A walk from the start and from every target of a jump, again wherever less is sure to be set than before.
     """

@@ -1,4 +1,4 @@
-"""Calling a function with Python values: arguments by position and by name become values of the machine."""
+"""Conversion of positional and named Python arguments to VM values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python functions as tvm-ffi's, and the errors on their way out of them.
+"""Wrap Python functions as tvm-ffi functions, and carry their errors across the C ABI.
 
 An error crosses the C ABI as the name of its kind, its message and a backtrace, all in UTF-8. Where tvm-ffi cannot
 write them (a file's name with undecodable bytes in the message, a ``__str__`` that fails), it reports an error that is
@@ -62,7 +62,7 @@ def _is_tuple(value: Any) -> bool:
 
 
 def carried(error: _Error) -> _Error | RuntimeError:
-    """The error itself if tvm-ffi can carry it; else one of its kind that says as much of it as can be written."""
+    """Return the error if tvm-ffi can encode it, else one of the same kind with the encodable part of its message."""
     try:
         text = str(error)
     except Exception as why:  # noqa: BLE001 (it is the user's method)
@@ -77,7 +77,7 @@ def carried(error: _Error) -> _Error | RuntimeError:
 
 
 def _places_of(error: BaseException) -> Iterator[str]:
-    """The names of files that the error has passed, which are part of its backtrace."""
+    """Return the file names in an error's traceback."""
     at = error.__traceback__
     while at is not None:
         yield at.tb_frame.f_code.co_filename
@@ -85,7 +85,7 @@ def _places_of(error: BaseException) -> Iterator[str]:
 
 
 def is_written(text: str) -> bool:
-    """True if UTF-8 can have a text: there are no lone surrogates."""
+    """True if a text can be encoded in UTF-8 (it has no lone surrogates)."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -16,7 +16,7 @@ from typing import Final
 from .forks import hold_at_fork
 
 _OBJECTS: Final = 300_000
-"""New objects after which the collector looks at them; Python's default is some hundred."""
+"""Threshold of the garbage collector's first generation; Python's default is 700."""
 
 _lock: Final = threading.Lock()
 _users = 0

@@ -47,19 +47,19 @@ COMPILED_PREFIX: Final = "__vmtir__"
 """The prefix of the names of compiled functions in a library, before those of the Relax functions."""
 FIRST_DEVICE, IMPORT_RESULT, MOST_CALLS, STACK_LIMIT, COUNTS, FIRST_CELL = 2, 3, 4, 5, 6, 7
 STACK_BYTES: Final = 1 << 16
-"""The stack that machine code takes before calls are carried out as bytecode, half of a thread of 128 KiB."""
+"""Stack in bytes that machine code uses before deeper calls run as bytecode: half of a 128 KiB thread stack."""
 NOTES_END: Final = "\t"
-"""The character between the notes of a shape heap in one string, and between the parts of a place."""
+"""Separator of the notes of a shape heap in one string, and of the parts of a source location."""
 
 
 def place_text(function: str, location: str, callee: str, foreign: bool) -> str:
-    """A place as the string that compiled code holds."""
+    """Encode a call site as the string that compiled code holds."""
     shown = "" if callee.startswith("vm.builtin.") else callee
     return NOTES_END.join((function, location, shown, "1" if foreign else ""))
 
 
 class _OnItsWay(threading.local):
-    """The error that is passing machine code on this thread, or did so last."""
+    """Thread-local: the last error that passed through machine code."""
 
     def __init__(self) -> None:
         self.exception: Exception | None = None
@@ -112,7 +112,7 @@ class CompiledFunction:
         """The function under tvm-ffi's C ABI."""
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function; an error has not been told its places yet."""
+        """Call the function; an error carries no call sites yet."""
         result = self.function(*args)
         return result if type(result) is tvm_ffi.Tensor else machine_value(result)
 
@@ -130,7 +130,7 @@ class CompiledFunction:
 
 
 def machine_value(value: Any) -> Any:
-    """A value of the machine for what machine code hands over, which is one already but for its form."""
+    """Convert a value returned by machine code to the VM's representation."""
     if isinstance(value, tvm_ffi.Array):
         return mapped(cast("Sequence[Any]", value), (tvm_ffi.Array,), machine_value)
     if isinstance(value, tvm_ffi.Function):

@@ -1,4 +1,4 @@
-"""The choices of a machine's user: the devices that the program runs on, and what becomes of its memory."""
+"""Options of a VirtualMachine: devices and memory policy."""
 
 from __future__ import annotations
 

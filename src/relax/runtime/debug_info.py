@@ -62,7 +62,7 @@ class DebugInfo:
     """Names and counts of a whole program."""
 
     registers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """For each function, the variable of each register; "" for those that no variable of the program is in."""
+    """For each function, the variable name of each register, "" for registers that hold none."""
     kernels: dict[str, KernelInfo] = field(default_factory=dict[str, KernelInfo])
 
     def write(self, w: Writer) -> None:
@@ -121,7 +121,7 @@ def names_of_call(debug: DebugInfo, program: Program, function: FunctionCode, pc
 
 
 def _common(results: Sequence[str]) -> str:
-    """The variable of some results: ``s`` of ``s_0`` and ``s_1``, which are the parts of a tuple."""
+    """Return the common stem of tuple fields' names: ``s`` for ``s_0`` and ``s_1``."""
     base = results[0].removesuffix("_0") if results else ""
     if len(results) > 1 and all(name == f"{base}_{i}" for i, name in enumerate(results)):
         return base

@@ -74,7 +74,7 @@ class Op:
     jump: int = 0
     """IF: where to go if false; GOTO: where to go."""
     tail: bool = False
-    """CALL_VM, INVOKE: the result is what the function returns, so its frame is not needed any more."""
+    """CALL_VM, INVOKE: a tail call, whose caller's frame can be dropped."""
     name: str = ""
     """The function called, as messages and hooks call it."""
     foreign: bool = False
@@ -90,7 +90,7 @@ class Code:
     """The list a frame starts with: empty registers, then operands."""
     ops: list[Op] = field(default_factory=list[Op])
     compiled: CompiledFunction | None = None
-    """The function's machine code, if it has been compiled; the instructions do the same, for who looks at calls."""
+    """The function's machine code, if compiled. Its instructions do the same and are used when calls are observed."""
 
     def enter(self, args: Sequence[Any]) -> list[Any]:
         """The register list of a new frame."""

@@ -33,7 +33,7 @@ def is_cpu(dev: Device) -> bool:
 
 
 def require_host(dev: Device, what: str) -> None:
-    """Raise unless `dev` is a device (TypeError) that this runtime has (ValueError); `what` begins the message."""
+    """Raise TypeError unless `dev` is a device, ValueError unless it is a host device; `what` starts the message."""
     if not isinstance(dev, tvm_ffi.Device):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{what}: a device is made by relax.cpu() or relax.device(name); found {dev!r}")
     if not is_cpu(dev):

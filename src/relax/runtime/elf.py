@@ -20,7 +20,7 @@ _SHT_INIT_ARRAYS: Final = {14, 15, 16}
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_COMPRESSED = 1, 2, 4, 0x400, 0x800
 SHN_UNDEF, SHN_ABS, SHN_COMMON = 0, -1, -2
 _RESERVED: Final[dict[int, int]] = {0xFFF1: SHN_ABS, 0xFFF2: SHN_COMMON}
-"""Numbers in the file that mean no section; here they are negative, which leaves room for any number of sections."""
+"""Section numbers with a special meaning; negative here, so that real section numbers are unrestricted."""
 _SHN_LORESERVE: Final = 0xFF00
 STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
 STT_FUNC, STT_TLS, STT_GNU_IFUNC = 2, 6, 10

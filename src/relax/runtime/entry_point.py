@@ -83,7 +83,7 @@ class EntryPoint(Closure):
 
 
 def _exports(value: Any) -> bool:
-    """True for an array that tvm-ffi takes as it is, if NumPy exports it at all."""
+    """True if tvm-ffi accepts an array by DLPack without conversion."""
     kind: Any = value.__class__
     return kind is NDArray or kind is tvm_ffi.Tensor or (kind is np.ndarray and value.dtype in _EXPORTED)
 

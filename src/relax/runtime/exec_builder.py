@@ -43,7 +43,7 @@ from .sizes import check_dimensions
 from .tensor import tensor_of
 
 _PLAIN: Final = frozenset({str, type(None)})
-"""Types of most constants: equal ones are found without a look at what else a value may be."""
+"""Types of constants that can be compared and hashed directly."""
 
 
 @dataclass
@@ -176,11 +176,11 @@ class ExecBuilder:
         self._function.variables[register.index] = variable
 
     def describe_kernel(self, name: str, info: KernelInfo) -> None:
-        """Say which arguments a kernel writes, and how many operations it does."""
+        """Record which arguments a kernel writes, and its operation count."""
         self._debug.kernels[name] = info
 
     def set_compiled(self, names: Iterable[str], table: Iterable[Operand]) -> None:
-        """Say which functions have machine code in the library, and what it names, in the order of the cells."""
+        """Record which functions have machine code in the library, and the values it names in cell order."""
         self._program.compiled, self._program.table = tuple(names), tuple(table)
 
     @property
@@ -198,11 +198,11 @@ class ExecBuilder:
         self._emit(Ret(self.convert_constant(result)))
 
     def emit_if(self, cond: Operand, false_offset: int = 0) -> int:
-        """Jump by `false_offset` if `cond` is false. The answer is the instruction's number, for ``patch``."""
+        """Jump by `false_offset` if `cond` is false. Returns the instruction's index, for ``patch``."""
         return self._emit(If(cond, false_offset))
 
     def emit_goto(self, offset: int = 0) -> int:
-        """Jump by `offset`. The answer is the instruction's number, for ``patch``."""
+        """Jump by `offset`. Returns the instruction's index, for ``patch``."""
         return self._emit(Goto(offset))
 
     def patch(self, pc: int) -> None:

@@ -380,7 +380,7 @@ load_module = load_executable
 
 
 def constant_text(value: Any) -> str:
-    """A constant in a line; of big tensors only what they are."""
+    """Return a constant as one line; large tensors as dtype and shape only."""
     if isinstance(value, tvm_ffi.Tensor):
         return f"tensor {value.dtype} {value.shape}"
     if isinstance(value, tvm_ffi.Shape):

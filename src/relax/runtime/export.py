@@ -50,9 +50,9 @@ from .tensor import ALIGNMENT
 LIBRARY: Final = "relax.library.v1."
 """The prefix of the support code of libraries (`relax.codegen.cells.library`)."""
 PROGRAM: Final = "relax.program.v1"
-"""The symbol of the records from which a library makes its table."""
+"""Symbol of the records from which a library builds its table."""
 _STACK_BYTES: Final = 1 << 20
-"""The stack of compiled functions in a library, which cannot go on as bytecode."""
+"""Stack limit in bytes of compiled functions in a library, where no bytecode can take over."""
 _MOST_CALLS: Final = 100_000
 
 BUILTIN_FORMS: Final = {
@@ -66,20 +66,20 @@ BUILTIN_FORMS: Final = {
     "vm.builtin.shape_of": "shape_of",
     "vm.builtin.tuple_getitem": "tuple_getitem",
 }
-"""Builtins that a library has in a native form, and the names of those."""
+"""Builtins that a library implements natively, with the symbols of those implementations."""
 
 REFUSALS: Final = {
     "vm.builtin.alloc_tensor_in": ("ValueError", "a tensor lies outside of its storage"),
     "vm.builtin.read_if_cond": ("TypeError", "the condition of an if is no bool"),
 }
-"""Builtins that compiled functions call only to have an error raised; its kind and message in a library."""
+"""Builtins that compiled functions call only to raise an error, with the error's kind and message in a library."""
 
 _ABSOLUTE: Final = {X86_64: 1, AARCH64: 257}
-"""The kind of relocation that is an address of 64 bits."""
+"""Relocation type of a 64-bit absolute address, by machine."""
 _CONSTANTS, _RECORDS, _FILE = 1, 2, 3
 """The sections of the object with the records, and their symbols."""
 _NO_DTYPE: Final = (3, 0)
-"""The code and bits of the dtype that stands for any."""
+"""DLPack code and bits that stand for any dtype."""
 _VALUE, _STRING, _TENSOR, _SHAPE, _GLOBAL, _NATIVE = range(6)
 """The kinds of records."""
 
@@ -115,7 +115,7 @@ def _machine(archive: Archive) -> int:
 
 
 def _require_compiled(program: Program, entry_points: list[str]) -> None:
-    """Raise ExecutableError, with all that stands in the way, unless a process without Python can run the program."""
+    """Raise ExecutableError listing every obstacle unless the program can run without Python."""
     problems = [
         f"{name} stays bytecode, which Python carries out"
         for name in entry_points

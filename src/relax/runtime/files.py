@@ -19,13 +19,13 @@ from typing import Final, TypeVar
 from .tensor import LARGE_PAGE
 
 BLOCK: Final = 1 << 20
-"""The bytes that are hashed by themselves."""
+"""Size in bytes of a separately hashed block."""
 
 _PART: Final = 4 * BLOCK
-"""The bytes that one thread reads at once."""
+"""Bytes that one thread reads per system call."""
 
 _VECTOR: Final = 1024
-"""The most parts that systems write at once."""
+"""Maximum number of buffers per vectored write."""
 
 _THREADS: Final = 4
 
@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 
 
 def in_threads(function: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
-    """A function of each job, by several threads where there are some; it may be called twice for one job."""
+    """Apply a function to each job, on several threads if available; it may be called twice for a job."""
     threads = min(_THREADS, os.cpu_count() or 1, len(jobs))
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
@@ -73,12 +73,12 @@ def in_place_of(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
 
 
 def checksum(parts: Iterable[bytes | memoryview]) -> bytes:
-    """The checksum of parts that follow one another."""
+    """Return the checksum of the concatenation of `parts`."""
     return _of_blocks(in_threads(_hashed, list(_blocks(parts))))
 
 
 def checksum_of_rest(file: io.BufferedIOBase) -> bytes:
-    """The checksum of a file from where it stands to its end."""
+    """Return the checksum of a file from its current position to its end."""
     start = file.tell()
     if isinstance(file, io.BytesIO):
         return checksum([file.getbuffer()[start:]])

@@ -1,4 +1,4 @@
-"""The memory that the first call of a program will ask for, as far as the program says it.
+"""Estimate of the memory that the first call of a program will request.
 
 A plan lays the tensors of a function out in one storage (`vm.builtin.alloc_storage`). Where all sizes are known, so is
 the storage's. Else it depends on the call: as many bytes are expected as the program has constants, and at most
@@ -17,15 +17,15 @@ from .bytecode import Call, Const, Imm, Operand, Program
 from .dtypes import canonical_dtype, itemsize
 
 MOST_KNOWN: Final = 64 << 20
-"""The most bytes that are prepared for a storage of known size."""
+"""Limit in bytes of the memory prepared for a storage of static size."""
 MOST_UNKNOWN: Final = 4 << 20
-"""The most bytes that are prepared for a storage of unknown size."""
+"""Limit in bytes of the memory prepared for a storage of dynamic size."""
 ADDRESSES: Final = 256 << 20
-"""Addresses for a storage of unknown size: it stays where it is up to so many bytes."""
+"""Address space in bytes reserved for a storage of dynamic size, within which it can grow in place."""
 
 
 def first_memory(program: Program) -> tuple[int, int]:
-    """Bytes to prepare for the first call of a program, and addresses to have behind them; 0 for none."""
+    """Return (bytes to prepare for the first call, bytes of address space to reserve); 0 for none."""
     entries = {i for i, entry in enumerate(program.entries) if entry.name == "vm.builtin.alloc_storage"}
     sizes = [
         _size(instruction.args[0], program.constants)
@@ -45,7 +45,7 @@ def first_memory(program: Program) -> tuple[int, int]:
 
 
 def _size(operand: Operand, constants: list[Any]) -> int | None:
-    """The bytes of a storage; None if they are computed in the call."""
+    """Return the size of a storage in bytes, or None if it is computed at run time."""
     match operand:
         case Imm(value):
             return value

@@ -13,7 +13,7 @@ from typing import Final
 
 
 def hold_at_fork(lock: threading.Lock) -> None:
-    """Have a fork wait for a lock, which a thread that the child does not have would hold there for ever."""
+    """Make forks wait for a lock: in the child, a lock held by another thread would never be released."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 

@@ -1,4 +1,4 @@
-"""Frames of the interpreter of bytecode, and the places of the program that an error in them passes."""
+"""Frames of the bytecode interpreter, and the source locations of errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .decode import CALL_VM, INVOKE, Code
 from .places import CallSite, annotate
 
 CALLS: Final = (CALL_VM, INVOKE)
-"""The kinds of instructions that call functions which may be of the program."""
+"""Instruction kinds that may call functions of the program."""
 
 
 class Frame:
@@ -27,7 +27,7 @@ class Frame:
 
 
 def locate(error: Exception, code: Code, pc: int, frames: Sequence[Frame]) -> Exception:
-    """The error, or what it was before it passed machine code, with the places of the program where it happened."""
+    """Return the error (the original one if it passed machine code), annotated with the call sites it passed."""
     op = code.ops[min(pc, len(code.ops) - 1)]
     places: list[CallSite] = []
     if op.kind in CALLS:
@@ -45,7 +45,7 @@ def locate(error: Exception, code: Code, pc: int, frames: Sequence[Frame]) -> Ex
 
 
 def location_of(code: Code, pc: int) -> str:
-    """The place in the source of an instruction; empty if it is not known."""
+    """Return the source location of an instruction, or ""."""
     locations = code.function.locations
     return locations[pc] if 0 <= pc < len(locations) else ""
 

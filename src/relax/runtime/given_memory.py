@@ -1,4 +1,4 @@
-"""Memory that a caller gives for results: arrays in which they are computed, or to which they are copied."""
+"""Caller-provided memory for results: arrays that results are computed in or copied to."""
 
 from __future__ import annotations
 

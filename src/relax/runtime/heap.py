@@ -25,7 +25,7 @@ class Heap:
     __slots__ = ()
 
     def load(self, slot: Any, is_float: bool) -> int | float:
-        """The number in a slot."""
+        """Return the number in a slot."""
         raise NotImplementedError
 
     def store(self, slot: Any, value: float) -> None:
@@ -75,7 +75,7 @@ class ShapeHeap(Heap):
 
     @staticmethod
     def at(address: int, size: int, notes: Sequence[str]) -> ShapeHeap:
-        """A heap over memory of compiled code, for the time of one call: it has no tensor."""
+        """Return a heap over memory of compiled code, valid during one call."""
         heap = object.__new__(ShapeHeap)
         heap.slots = (ctypes.c_int64 * size).from_address(address)
         heap.notes = notes
@@ -100,7 +100,7 @@ class ShapeHeap(Heap):
             self.slots[slot] = value
 
     def _check(self, slot: int) -> None:
-        """Raise IndexError for a slot that there is not, which code written by hand may name."""
+        """Raise IndexError for a slot out of range, as hand-written bytecode may name."""
         if not 0 <= slot < len(self.slots):
             raise IndexError(f"there is no slot {slot} in a shape heap of {len(self.slots)}")
 

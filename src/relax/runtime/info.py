@@ -301,7 +301,7 @@ def substitute(info: Info, env: Mapping[str, Dim], slots: Callable[[int], Dim] |
 
 
 def bind(info: Info, other: Info, env: Env) -> None:
-    """Let variables standing alone in `info` be what stands in their place in `other`, if not yet bound."""
+    """Bind unbound variables that are whole dimensions of `info` to the corresponding dimensions of `other`."""
     match info, other:
         case (PrimInfo(value=str(name)), PrimInfo(value=value)) if value is not None:
             env.setdefault(name, value)
@@ -358,7 +358,7 @@ def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
 
 
 def _free_sizes(params: Iterable[Info], env: Mapping[str, Dim]) -> set[str]:
-    """The variables that stand alone, once, and where nothing expected stands in their place: any size will do."""
+    """Return the variables that are one whole dimension each and unconstrained by `expected`: any size fits."""
     count: dict[str, int] = {}
 
     def visit(info: Info) -> None:
@@ -383,7 +383,7 @@ def _free_sizes(params: Iterable[Info], env: Mapping[str, Dim]) -> set[str]:
 
 
 def _without(info: Info, free: set[str]) -> Info:
-    """The info where dimensions that may be anything are not mentioned, as far as none is left beside them."""
+    """Return the info without shapes whose dimensions are all unconstrained."""
     match info:
         case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims and free.issuperset(dims):
             return replace(info, dims=None, ndim=len(dims))
@@ -453,7 +453,7 @@ def variables(infos: Iterable[Info]) -> set[str]:
 
 
 def _names(dim: Dim) -> list[str]:
-    """The shape variables in a dimension, as often as they occur."""
+    """Return the shape variables of a dimension, with repetitions."""
     if isinstance(dim, str):
         return [dim]
     if not isinstance(dim, tuple) or dim[0] == "slot":

@@ -1,4 +1,4 @@
-"""Reading an Info back from its text, which is how compiled programs hold the infos they check closures with.
+"""Parser of the text form of Info, in which compiled programs store the infos of closures.
 
     R.Callable((R.Tensor((n, slot(2)), dtype="float32"),), R.Tensor((2 * n,), dtype="float32"), True)
 

@@ -1,4 +1,4 @@
-"""Facts about a tensor that the program could not tell when it was compiled, and seeds of random numbers."""
+"""Builtins that inspect a tensor's dtype, rank, shape and strides at run time, and draw random seeds."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def tensor_stride_i(tensor: Any, axis: int) -> int:
 
 @builtin("relax.run.random_seed", pure=False)
 def random_seed() -> int:
-    """A number from 0 to 2⁶³ - 1 that nobody can foretell."""
+    """Return a random seed in [0, 2⁶³) from the operating system."""
     return secrets.randbits(63)

@@ -1,4 +1,4 @@
-"""Caches of keys and values: memory that tensors are appended to, with room for more, for models that decode.
+"""Growable key-value caches for decoder models.
 
     cache = vm.builtin.attention_kv_cache_create(init, reserve_shape, fill)
     cache = vm.builtin.attention_kv_cache_append(cache, rows)          writes behind the rows that are there
@@ -37,7 +37,7 @@ class KVCache:
         self.filled = 0
 
     def append(self, rows: Any) -> None:
-        """Write rows behind those that are there."""
+        """Append rows."""
         count = self._count_of(rows)
         needed = self.filled + count
         if needed > self.data.shape[0]:
@@ -69,7 +69,7 @@ class KVCache:
         return check_shape((1, *self.data.shape[1:]), canonical_dtype(self.data.dtype))
 
     def _grow(self, needed: int) -> None:
-        """Move to memory for at least so many rows. Views of the old memory keep it."""
+        """Reallocate for at least `needed` rows. Views of the old memory keep it alive."""
         rows = max(needed, 2 * self.data.shape[0])
         dtype = canonical_dtype(self.data.dtype)
         data = new_tensor((rows, *self.data.shape[1:]), dtype, self.data.device)

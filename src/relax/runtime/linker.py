@@ -1,4 +1,4 @@
-"""Linking one object into a memory image: where everything goes, and what the relocations make of it.
+"""Linker of one object into a memory image: layout and relocations.
 
 The image has three parts, each on pages of its own: code (with the stubs through which far functions are
 called), read-only data (with the table of addresses that position-independent code reads), writable data.
@@ -69,7 +69,7 @@ def undefined_symbols(obj: ObjectFile) -> list[str]:
 
 
 def plan_layout(obj: ObjectFile) -> Layout:
-    """Give every loaded section, stub and address-table entry its place. Raises ObjectFileError if all is too large."""
+    """Assign offsets to all loaded sections, stubs and address-table entries. Raises ObjectFileError if too large."""
     layout = Layout()
     groups: dict[str, list[int]] = {"rx": [], "r": [], "rw": []}
     for index, section in enumerate(obj.sections):

@@ -1,4 +1,4 @@
-"""Files as memory: what a program is made of is not copied, where the system has the file in large pages.
+"""Memory-mapped program files: constants are not copied where the page cache holds the file in large pages.
 
 A file that was read or written lately is in the system's memory already. To copy hundreds of megabytes of constants
 takes most of the time of loading them, for memory that was never used is dear: the system clears it, and the host of a
@@ -28,13 +28,13 @@ LEAST: Final = 2 * LARGE_PAGE
 """Bytes of the smallest file that is mapped."""
 
 _TOUCH: Final = 1 << 16
-"""The distance of the bytes that are looked at: as much as the system maps at once of a file in small pages."""
+"""Stride in bytes of the probe for large pages: what the system maps per fault of a file in small pages."""
 
 _FAULTS: Final = 4
-"""The most page faults for each large page of memory that is taken to be in large pages; small ones take 32."""
+"""Page faults per large page up to which memory counts as mapped in large pages; small pages take 32."""
 
 _LOCAL: Final = frozenset({0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630})
-"""The numbers of ext4, XFS, Btrfs, tmpfs and overlays of them. Those of other machines may take files away."""
+"""Magic numbers of local file systems (ext4, XFS, Btrfs, tmpfs, overlayfs); remote ones may truncate files."""
 
 _MAP_FIXED: Final = 0x10
 _FAILED: Final = ctypes.c_void_p(-1).value
@@ -112,14 +112,14 @@ def _map(descriptor: int, size: int) -> np.ndarray[Any, Any] | None:
 
 
 def _in_large_pages(memory: np.ndarray[Any, Any]) -> bool:
-    """True if the system has mapped memory in large pages, which this has it do."""
+    """Touch mapped memory; return True if the system mapped it in large pages."""
     before = _faults()
     memory[::_TOUCH].max()
     return _faults() - before <= _FAULTS * -(-memory.size // LARGE_PAGE)
 
 
 def _faults() -> int:
-    """The page faults of this thread so far."""
+    """Return the page fault count of this thread."""
     usage = resource.getrusage(resource.RUSAGE_THREAD)
     return usage.ru_minflt + usage.ru_majflt
 

@@ -29,7 +29,7 @@ ASSERT_IMM: Final = 0
 STORE: Final = 1
 """Store the dimension into the slot."""
 IGNORE: Final = 2
-"""Any dimension will do."""
+"""The dimension is unconstrained."""
 ASSERT_SLOT: Final = 3
 """The dimension equals what is in the slot."""
 STORE_SIZE: Final = 4
@@ -200,7 +200,7 @@ _KINDS: Final = {"tensor": _tensor, "shape": _shape, "scalar": _scalar, "tuple":
 
 @builtin("vm.builtin.check_func_info", pure=False, closures=True)
 def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context: str) -> None:
-    """A function that can serve as the FuncInfo of that text, whose slots are read from the heap, if any."""
+    """Check that a value is a function that conforms to the FuncInfo in `text`; its slots are read from the heap."""
     expected = cast("FuncInfo", parse_info(info))
     if isinstance(heap, ShapeHeap):
         expected = cast("FuncInfo", substitute(expected, {}, heap.value))
@@ -208,7 +208,7 @@ def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context
 
 
 def check_function(value: Any, expected: FuncInfo, context: str) -> None:
-    """A function that can serve as what is expected: a packed function, or a Relax function that fits."""
+    """Check that a value is a packed function, or a Relax function that conforms to `expected`."""
     if expected.params is None:
         if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
             raise KIND(context=context, expected="a packed function", found=kind_of(value))

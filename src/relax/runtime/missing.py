@@ -1,4 +1,4 @@
-"""Names that the runtime has not: what the compiler's table of TVM's names says of them, where that is installed."""
+"""Errors for missing attributes, with hints from the compiler's table of TVM names where it is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 
 
 def missing(module: str, name: str) -> Exception:
-    """The error to raise for an attribute that a module has not."""
+    """Return the AttributeError for a missing attribute of a module."""
     plain = AttributeError(f"module {module!r} has no attribute {name!r}")
     if name.startswith("_"):
         return plain

@@ -163,7 +163,7 @@ def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]
 
 
 def _apart(archive: Archive) -> tuple[Archive, list[bytes]]:
-    """An archive without the objects of which a process keeps one copy, and those objects."""
+    """Split an archive into per-library objects and the objects that a process keeps once."""
     shared: list[bytes] = []
     units: list[Unit] = []
     for unit in archive.units:
@@ -250,7 +250,7 @@ def _find(library: Any, symbol: str) -> int | None:
 
 
 def _open_libm() -> ctypes.CDLL:
-    """Python need not be linked to libm, so the process's own symbols may lack it."""
+    """Open libm, which the process's own symbols may lack."""
     try:
         return ctypes.CDLL("libm.so.6")
     except OSError:  # not glibc: libm is part of the C library

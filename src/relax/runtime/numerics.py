@@ -26,7 +26,7 @@ Array: TypeAlias = Any
 
 
 def kinds_of(value: bool | str) -> Kinds | None:
-    """The kinds that a user asks for: True is "all", False none. Raises ValueError for other words."""
+    """Return the kinds of values to detect: True is "all", False none. Raises ValueError for other values."""
     if isinstance(value, bool):
         return "all" if value else None
     if value not in ("nan", "all"):

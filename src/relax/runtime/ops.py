@@ -1,4 +1,4 @@
-"""Operators that run as packed functions: those whose result has a size only the data tells, and effects.
+"""Operators that run as packed functions: data-dependent result shapes, and side effects.
 
 They are found by the names ``relax.run.*``. Arguments and results are values of the machine; NDArrays are
 taken as well, so that other executors of the language can use them.

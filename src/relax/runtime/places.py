@@ -1,4 +1,4 @@
-"""Places of a program in errors: which Relax functions were under way, and where in the source.
+"""Call sites in errors: the active Relax functions and their source locations.
 
 Messages of the machine and of kernels begin with the name of the function that ran; to those of packed functions, which
 are their own, the place is added as a note. The functions that waited for it follow.
@@ -22,15 +22,15 @@ class CallSite(NamedTuple):
 
     function: str
     location: str
-    """The place in the source, empty if it is not known."""
+    """Source location, "" if unknown."""
     callee: str = ""
-    """The function called, if it is worth saying."""
+    """Name of the callee if it is shown, else ""."""
     foreign: bool = False
     """True if the callee's messages are its own."""
 
 
 def annotate(error: Exception, places: Sequence[CallSite]) -> None:
-    """Say in an error where it happened; `places` are the calls under way, the innermost first.
+    """Add the active calls (`places`, innermost first) to an error as notes.
 
     An error that passed another machine, or a function of this one in another mode, knows the inner ones already.
     """

@@ -32,7 +32,7 @@ def read_reference(reference: Any) -> Any:
 
 @builtin("vm.builtin.write_reference", Effects(reads=(), keeps=(1,)), pure=False)
 def write_reference(reference: Any, value: Any) -> tuple[()]:
-    """Have a reference hold another value."""
+    """Replace the value of a reference."""
     _checked(reference).value = value
     return ()
 

@@ -139,7 +139,7 @@ def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
 
 
 def exact_array(source: Any) -> Array:
-    """NumPy's array of a number or nested lists of numbers; of objects where it would round integers to float64."""
+    """Return NumPy's array of nested lists of numbers, with dtype object where NumPy would round integers."""
     array: Array = np.asarray(source)
     if isinstance(source, list | tuple) and array.dtype == np.float64 and (np.abs(array) > 2**53).any():
         return np.array(source, object)
@@ -147,7 +147,7 @@ def exact_array(source: Any) -> Array:
 
 
 def _convert_objects(array: Array, dtype: str) -> Array:
-    """Python numbers, as integers beyond 64 bits are held."""
+    """Convert an object array of Python numbers, as used for integers beyond 64 bits."""
     result: Array = np.empty(array.shape, NUMPY_DTYPES[dtype])
     result.ravel()[:] = [
         round_number(value if isinstance(value, int) else float(value), dtype) for value in array.ravel()

@@ -1,4 +1,4 @@
-"""Operators on sequences and optional values of ONNX, whose lengths only the data tell.
+"""Operators on ONNX sequences and optional values, whose lengths are data dependent.
 
 A sequence is a tuple of the machine, an optional value without a content the null object.
 """

@@ -28,7 +28,7 @@ def check_dimensions(dims: Sequence[int]) -> None:
 
 
 def number_text(number: int) -> str:
-    """The digits of a number; its length in bits if they are many (Python refuses to write thousands)."""
+    """Return a number's digits, or its bit length if it is huge (Python limits conversion to decimal)."""
     return str(number) if number.bit_length() <= 256 else f"a number of {number.bit_length()} bits"
 
 

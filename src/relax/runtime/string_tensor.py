@@ -14,7 +14,7 @@ from .dtypes import Array
 
 @final
 class StringTensor:
-    """A tensor of strings, which nobody changes."""
+    """An immutable tensor of strings."""
 
     __slots__ = ("_array",)
 

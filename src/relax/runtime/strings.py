@@ -124,7 +124,7 @@ def strings_equal(a: Any, b: Any) -> tvm_ffi.Tensor:
 
 @builtin("relax.run.strings_to_numbers")
 def strings_to_numbers(value: Any, dtype: str) -> tvm_ffi.Tensor:
-    """The numbers that strings write. ValueError for one that writes none."""
+    """Parse strings as numbers. Raises ValueError for a string that is not a number."""
     array = strings_of(value, "strings_to_numbers")
     numeric: Any = NUMPY_DTYPES[dtype]
     parse: Callable[[str], Any] = int if numeric.kind in "iu" else float

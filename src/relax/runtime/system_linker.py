@@ -75,7 +75,7 @@ def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -
 
 
 def _options(command: Sequence[str], name: str) -> list[str]:
-    """A library that is never unloaded: tensors that it made are freed by its code, whenever that is."""
+    """Linker options; the library is marked as never unloaded, since its code frees tensors that outlive it."""
     words = ["-shared", f"-soname={name}", "-z", "nodelete", "-z", "noexecstack"]
     if _is_linker(command):
         return words

@@ -32,7 +32,7 @@ def has_tag(value: Any, tag: str) -> bool:
 
 @builtin("vm.builtin.match_failed", Effects(aliases="all"), program_errors=True)
 def match_failed(value: Any) -> Any:
-    """Raise MatchError: no clause of a match takes the value."""
+    """Raise MatchError for a value that no clause matches."""
     raise MatchError(f"no clause of the match takes {_described(value)}", value)
 
 

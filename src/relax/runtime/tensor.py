@@ -140,7 +140,7 @@ def check_shape(shape: Sequence[int], dtype: str) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """The same as `check_shape`, remembered."""
+    """Cached `check_shape`."""
     return check_shape(shape, dtype)
 
 
@@ -184,7 +184,7 @@ def new_tensor(
 
 
 def _in_large_pages(total: int) -> int | None:
-    """Fresh memory that begins with a large page; None if there is none. What fills no large page is in small ones."""
+    """Allocate memory aligned to a large page, or return None; the remainder stays in small pages."""
     if _WANT_LARGE_PAGES is None:
         return _aligned_alloc(ALIGNMENT, total)
     address = _aligned_alloc(LARGE_PAGE, total)

@@ -81,13 +81,13 @@ def pool_symbols() -> dict[str, int]:
 
 
 def _limit() -> ctypes.c_int32:
-    """The number of threads; 0 until it is asked for."""
+    """Number of threads as a C int; 0 until first requested."""
     return ctypes.c_int32.from_address(_memory() + _PAGE)
 
 
 @lru_cache(maxsize=1)
 def _memory() -> int:
-    """A page for the state and one for the settings. They are never given back: threads read them until the end."""
+    """Allocate a page for the state and one for the settings; never freed, since threads read them until exit."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_longlong]

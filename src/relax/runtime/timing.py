@@ -1,4 +1,4 @@
-"""Measuring: benchmark results, and where the time of a run went."""
+"""Benchmark results and profiles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BenchmarkResult:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median."""
         return float(np.median(self.results))
 
     @property
@@ -164,7 +164,7 @@ class Report:
         return row.seconds / self.total if self.total else 0.0
 
     def table(self) -> str:
-        """The rows, those that took most time first, and what the machine itself took."""
+        """Format the rows by decreasing time, and the VM's own overhead."""
         inside = sum(row.seconds for row in self.rows)
         own = ReportRow("(the machine itself)", calls=1, seconds=max(self.total - inside, 0.0))
         rows = [*sorted(self.rows, key=lambda row: -row.seconds), own]

@@ -1,4 +1,4 @@
-"""Values at the border of the machine: what comes in, what goes out, and what they are called in messages.
+"""Conversion of values at the VM's boundary, and their names in messages.
 
 Inside the machine a value is
 
@@ -98,7 +98,7 @@ def is_tuple(value: object) -> bool:
 
 
 def import_value(value: Any, expected: Info | None = None) -> Any:
-    """A value of the machine for one of Python's; `expected` decides where Python's could mean two things.
+    """Convert a Python value to a VM value; `expected` resolves ambiguous ones.
 
     Arrays share memory where they can. Lists are tuples, or shapes where a shape is expected; NumPy
     scalars are prim values, or tensors of rank 0 where a tensor is expected; a float is rounded to the
