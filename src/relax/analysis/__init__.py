@@ -1,4 +1,4 @@
-"""Questions about a program: is it well-formed, which variables it uses, what is pure, what is recursive."""
+"""Analyses of a program: well-formedness, variables, purity, recursion, aliases, effects, memory."""
 
 from __future__ import annotations
 

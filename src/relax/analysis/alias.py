@@ -32,14 +32,14 @@ class LiveRange:
     """Lifetime of a storage, in numbers of bindings."""
 
     storage: Storage
-    """The variable with which it comes into being; of a tuple, one of its own for each field."""
+    """The variable that creates the storage; for a tuple, each field has its own entry."""
     first: int
     last: int | None
-    """The last binding that uses it, under whatever name; None if it escapes, and so outlives the function."""
+    """Last binding that uses the storage under any alias; None if it escapes and outlives the function."""
 
 
 class Aliases:
-    """Answers about the values of one function, outside of its local functions; see the module's docstring."""
+    """Alias and lifetime queries on the values of one function, local functions excluded; see the module docstring."""
 
     def __init__(self, func: Function, mod: IRModule | None = None, *, tensors_apart: bool = False) -> None:
         """Analyse a function.
@@ -78,17 +78,17 @@ class Aliases:
         return bool(first & second) or (self._is_foreign(first) and self._is_foreign(second))
 
     def may_read(self, call: Call, value: RelaxExpr) -> bool:
-        """True if a call may look at the elements of a value."""
+        """True if a call may read the elements of a value."""
         effects = self._walk.effects(call)
         return self._touches(effects, effects.reads, value)
 
     def may_write(self, call: Call, value: RelaxExpr) -> bool:
-        """True if a call may change the elements of a value."""
+        """True if a call may write the elements of a value."""
         effects = self._walk.effects(call)
         return self._touches(effects, effects.writes, value)
 
     def escapes(self, var: Var) -> bool:
-        """True if the value of a variable may be referred to by others: the caller, or a function it was given to."""
+        """True if the caller, or a function that received it, may still refer to the value of a variable."""
         return var not in self._own
 
     def position(self, binding: Binding) -> int:
@@ -115,12 +115,12 @@ class Aliases:
         return bool(effects.keeps and args) and self._is_foreign(self.storages(value))
 
     def _is_foreign(self, storages: Storages) -> bool:
-        """True if some of the storages may be reached by functions of which nothing is known."""
+        """True if unknown functions may reach some of the storages."""
         return any(s not in self._walk.created or s in self._walk.foreign for s in storages)
 
 
 class _AliasWalk(StorageWalk):
-    """Collects what `Aliases` answers from."""
+    """Walk that collects the tables behind `Aliases`."""
 
     def __init__(self, mod: IRModule | None, tensors_apart: bool) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class _AliasWalk(StorageWalk):
         self.last: dict[Storage, int] = {}
         """The number of the last binding that uses a storage."""
         self.foreign: set[Storage] = set()
-        """Storages that were given to, or returned by, a function of which nothing is known."""
+        """Storages passed to or returned by an unknown function."""
         self.depth = 0
         self._effects: dict[Call, CallEffects] = {}
 
@@ -195,7 +195,7 @@ class _AliasWalk(StorageWalk):
 
 
 def own_variables(func: Function, mod: IRModule | None = None) -> frozenset[Var]:
-    """The variables bound in a function, outside of local functions, whose values it alone refers to.
+    """Return the variables bound in a function, local functions excluded, whose values nothing else refers to.
 
     The results of branches count as referred to by others.
     """

@@ -1,4 +1,4 @@
-"""The values of a function that can be computed before it runs: its inputs known, its constants folded."""
+"""Which values of a function can be computed at compile time."""
 
 from __future__ import annotations
 

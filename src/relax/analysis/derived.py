@@ -1,4 +1,4 @@
-"""Properties of a program after derivation: struct info on every expression, and no impure call where none may be."""
+"""Checks after derivation: struct info on every expression, and no impure call in a pure context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..rewrite.visitor import ExprVisitor
 
 
 def check_derived(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
-    """Every expression without struct info, and every impure call in a pure place, of a program in normal form."""
+    """Return a diagnostic for each expression without struct info and each impure call in a pure context."""
     if not isinstance(obj, IRModule):
         checker = _Checker(Scopes(warn=False), "")
         checker.visit_expr(obj)

@@ -1,4 +1,4 @@
-"""Effects of a call on its arguments: which it reads, changes and keeps, and which its result may share memory with.
+"""Effects of a call on its arguments: which it reads, writes and retains, and which its result may alias.
 
 The facts are declared by the operators' classes (`Operator.effects`) and by the machine's builtins
 (`relax.runtime.builtin_table`). A PrimFunc is asked for the parameters it writes. Of any other function nothing is
@@ -22,20 +22,20 @@ Exprs = tuple[RelaxExpr, ...]
 
 @dataclass(frozen=True)
 class CallEffects:
-    """Arguments of a call, by what the call does with them; the function value called is one of them."""
+    """Arguments of a call, grouped by what the call does with them; includes the function value that is called."""
 
     reads: Exprs
     writes: Exprs
     keeps: Exprs
-    """Arguments that somebody else may refer to after the call."""
+    """Arguments that escape through the call."""
     aliases: Exprs
-    """Arguments that the result may be, contain, or share memory with."""
+    """Arguments that the result may alias or contain."""
     pure: bool
     """True if the call has no visible effect. (It may still change an argument that is not used any more.)"""
 
     @property
     def may_change(self) -> bool:
-        """True if the call may change a tensor."""
+        """True if the call may write a tensor."""
         return bool(self.writes) or not self.pure
 
 
@@ -77,7 +77,7 @@ def reused_arguments(call: Call) -> Exprs:
 
 
 def any_call(func: Function, holds: Callable[[CallEffects], bool]) -> bool:
-    """True if a function, or a local function in it, makes a call of such effects."""
+    """True if `holds` holds for the effects of a call in a function or its local functions."""
     found: list[Call] = []
 
     def visit(item: Node) -> bool:
@@ -98,7 +98,7 @@ def may_change(call: Call, mod: IRModule | None = None) -> bool:
 
 
 def only_reads(call: Call, mod: IRModule) -> bool:
-    """True if a call is of a Relax function of the module that does not change, keep or give back what it is given."""
+    """True if the callee is a Relax function of the module that neither writes, retains nor returns its arguments."""
     callee = mod.get(call.op) if isinstance(call.op, GlobalVar) else None
     return (
         isinstance(callee, Function)
@@ -108,7 +108,7 @@ def only_reads(call: Call, mod: IRModule) -> bool:
 
 
 def _result_is_new(func: Function) -> bool:
-    """True if all that a function returns is made by calls in it whose results share memory with nothing."""
+    """True if a function returns only fresh results of its own calls."""
     if not isinstance(func.body, SeqExpr):
         return False
     values = {b.var: b.value for block in func.body.blocks for b in block.bindings}

@@ -1,4 +1,4 @@
-"""Check that every argument that is reused in place is used no more afterwards (language.md §7.3).
+"""Check that no argument is used after a call reused it in place (language.md §7.3).
 
 The check walks in evaluation order, with the storages of every variable (`storages`). An in-place call takes the
 storages of the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a
@@ -41,7 +41,7 @@ def check_reuse(mod: IRModule) -> None:
 
 
 def _reuses(func: Function) -> bool:
-    """True if a call in a function reuses arguments: where none does in any function, there is nothing to check."""
+    """True if some call in a function reuses arguments in place."""
     pending: list[RelaxExpr] = [func.body]
     while pending:
         item = pending.pop()
@@ -63,7 +63,7 @@ def _reuses_arguments(call: Call) -> bool:
 
 
 class _ReuseWalk(StorageWalk):
-    """Walk of one function; `taken` has the storages that are gone, with the call that reused them."""
+    """Walk of one function; `taken` maps storages reused in place to the call that reused them."""
 
     def __init__(self, name: str, found: list[Diagnostic], summaries: Summaries) -> None:
         super().__init__(summaries)

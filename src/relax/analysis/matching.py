@@ -38,11 +38,11 @@ from ..struct_info import (
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A value that is matched, or a field of one, and the struct info that it is to have."""
+    """A matched value, or a field of one, with its expected struct info."""
 
     info: StructInfo
     context: str
-    """The beginning of messages: ``main: parameter x``."""
+    """Prefix of messages: ``main: parameter x``."""
     name: str
     """The name of the value where messages say what bound a variable: ``x``."""
     whole: Subject | None = None
@@ -51,7 +51,7 @@ class Subject:
     """The number of the field."""
 
     def outermost(self) -> Subject:
-        """The value that is matched, of which this is a field, or itself."""
+        """Return the matched value that contains this field, or the subject itself."""
         subject = self
         while subject.whole is not None:
             subject = subject.whole
@@ -92,7 +92,7 @@ expression.
 
 @dataclass(frozen=True)
 class Check:
-    """One look at a value: at its kind, then at its dimensions, or the value of a scalar."""
+    """One check of a value: its kind, then its dimensions or its scalar value."""
 
     subject: Subject
     codes: tuple[Code, ...] = ()
@@ -120,7 +120,7 @@ def checks(
     parts = [part for subject in subjects for part in subject.parts(is_met)]
     bound: set[Var] = set()
     left: dict[Subject, list[int]] = {}
-    """Of what has been looked at, the dimensions that were neither bound nor compared."""
+    """Dimensions of checked values that are neither bound nor compared yet."""
     in_turn = True  # as long as nothing is left to check of the parts before
 
     def is_open(var: Var) -> bool:
@@ -174,7 +174,7 @@ def comparing(dim: PrimExpr) -> Code:
 
 
 def check(part: Subject, codes: Mapping[int, Code]) -> Check:
-    """The check that treats some dimensions in these ways, and the others in none."""
+    """Return the check with the given treatment of some dimensions; the others are unconstrained."""
     every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(dims_of(part.info))))
     return Check(part, every if codes else ())
 

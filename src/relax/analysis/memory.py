@@ -1,4 +1,4 @@
-"""Memory of a lowered function: its tensors, where they lie, when they live, and how little would do.
+"""Memory of a lowered function: its tensors, their addresses and lifetimes, and a lower bound.
 
     mod = relax.get_pipeline("lower")(mod)                        allocations are explicit, and planned
     plan = relax.analysis.memory_plan(mod, "main", {"n": 128})    for sizes of the shape variables
@@ -36,7 +36,7 @@ from .memory_text import svg_of, table_of
 from .variables import all_symbolic_vars
 
 Path = tuple[tuple[int, bool], ...]
-"""The branches around a binding, from outside in: the number of the If, and which of its branches."""
+"""Enclosing branches of a binding, outermost first: (number of the If, which branch)."""
 
 _STORAGES = (MemoryAllocStorage, VMAllocStorage)
 _CUT = (MemoryAllocTensor, VMAllocTensor)
@@ -52,12 +52,12 @@ class PlannedTensor:
     dtype: str
     nbytes: int
     storage: str | None
-    """The storage it lies in; None if it has memory of its own."""
+    """Storage that contains the tensor; None if it has memory of its own."""
     offset: int
     first: int
-    """The number of the binding that allocates it."""
+    """Number of the allocating binding."""
     last: int
-    """The number of the last binding that uses it; that of the function's last, if it escapes."""
+    """Number of the last binding that uses the tensor; the function's last binding if the tensor escapes."""
     escapes: bool
     path: Path = ()
 
@@ -196,7 +196,7 @@ def tensor_size(var: Var) -> PrimExpr | None:
 
 
 def size_in_bytes(dims: Iterable[PrimExpr], dtype: str) -> PrimExpr:
-    """The bytes of elements of a dtype, with so many in each dimension, as int64."""
+    """Return the bytes of a tensor with these dimensions and dtype, as an int64 expression."""
     size: PrimExpr = const(itemsize(dtype), "int64")
     for dim in dims:
         size = Mul(dim.astype("int64"), size)  # a dimension of literals alone may be of another dtype
@@ -279,18 +279,18 @@ class _Reader:
 
 
 def alive_at(at: int, path: Path, items: Iterable[PlannedTensor | PlannedStorage]) -> int:
-    """The bytes alive when a binding in some branches has run; of what two branches give, the larger."""
+    """Return the bytes alive after a binding; alternative branches count with the larger one."""
     alive = [item for item in items if item.first <= at <= item.last and not excluded(item.path, path)]
     return _together(alive, 0)
 
 
 def excluded(a: Path, b: Path) -> bool:
-    """True if an If runs one or the other, not both."""
+    """True if two bindings lie in different branches of one If."""
     return any(x[0] == y[0] and x[1] != y[1] for x, y in zip(a, b, strict=False))
 
 
 def _together(items: Sequence[PlannedTensor | PlannedStorage], depth: int) -> int:
-    """The bytes of items that exist at once, given that those of different branches do not."""
+    """Return the bytes of items alive at once; items of different branches exclude each other."""
     total = sum(item.nbytes for item in items if len(item.path) == depth)
     deeper = [item for item in items if len(item.path) > depth]
     for number in dict.fromkeys(item.path[depth][0] for item in deeper):

@@ -1,4 +1,4 @@
-"""A plan of memory as a table in text, and as a picture in SVG."""
+"""Text table and SVG picture of a memory plan."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from .memory import MemoryPlan, PlannedTensor
 
 BAR: Final = 40
-"""Characters of the bars that show when tensors live."""
+"""Width in characters of the lifetime bars."""
 WIDTH: Final = 1200.0
 HEIGHT: Final = 640.0
 MARGIN: Final = 48.0
 LABELLED: Final = (42.0, 12.0)
-"""A box that is at least so wide and high carries its name."""
+"""Minimum width and height of a box that is labelled."""
 
 
 def table_of(plan: MemoryPlan) -> str:
@@ -69,7 +69,7 @@ def _figures(plan: MemoryPlan) -> list[str]:
 
 
 def svg_of(plan: MemoryPlan) -> str:
-    """The picture, as a document that needs nothing else."""
+    """Return the picture as a self-contained SVG document."""
     lanes, top = _lanes(plan)
     end = max((tensor.last for tensor in plan.tensors), default=0) + 1
     across, up = (WIDTH - 2 * MARGIN) / end, (HEIGHT - 2 * MARGIN) / max(top, 1)
@@ -112,7 +112,7 @@ def _lanes(plan: MemoryPlan) -> tuple[dict[PlannedTensor, int], int]:
 
 
 def _box(tensor: PlannedTensor, x: float, y: float, width: float, height: float) -> str:
-    """A tensor; its colour follows from its name, and says nothing."""
+    """Draw one tensor as a box; its colour is a hash of its name."""
     hue = zlib.crc32(tensor.name.encode()) % 360 / 360
     red, green, blue = (round(255 * part) for part in colorsys.hls_to_rgb(hue, 0.8, 0.55))
     dashed = ' stroke-dasharray="3 2"' if tensor.storage is None else ""

@@ -1,4 +1,4 @@
-"""Soundness of nodes: every field of its declared type, and no node inside itself.
+"""Check that every field of every node has its declared type and that no node contains itself.
 
 Constructors take what they are given, so a program can hold None where an expression belongs. All that looks at a
 program (rules, derivation, printing) may rely on declared types; here they are checked, from the declarations
@@ -25,7 +25,7 @@ Check = Callable[[Any, str], Iterator[Problem]]
 
 
 def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
-    """Every field that does not hold what it is declared to, and every node that contains itself."""
+    """Return a diagnostic for each field of a wrong type and each node that contains itself."""
     found: list[Diagnostic] = []
     finished: set[int] = (
         set()
@@ -81,7 +81,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_stored(node: Node, field: str) -> bool:
-    """True for the elements of a constant that are in a file: they were checked when it was made."""
+    """True for constants stored in a file, whose elements were checked when the file was written."""
     return field == "data" and isinstance(getattr(node, "content", None), StoredArray)
 
 
@@ -152,7 +152,7 @@ def _check(declared: Any) -> Check:
 
 @functools.cache
 def _quick_checks(cls: type[Node]) -> tuple[tuple[str, Callable[[Any], bool]], ...]:
-    """For each field, whether a value is surely what it is declared to be; the checks above say what is wrong."""
+    """Fast accept tests per field; values they do not accept go through the full checks above."""
     checks = _checks(cls)
     if any(name == "data" for name, _ in checks):  # the elements of a constant may be in a file
         return (("span", _nothing),)
@@ -164,7 +164,7 @@ def _quick_checks(cls: type[Node]) -> tuple[tuple[str, Callable[[Any], bool]], .
 
 
 def _fits(declared: Any) -> Callable[[Any], bool]:
-    """A test for values of a declared type: False also where a closer look is needed."""
+    """Return a fast accept test for a declared type; False may also mean that a full check is needed."""
     origin, args = get_origin(declared), get_args(declared)
     if declared is Any:
         return lambda value: True

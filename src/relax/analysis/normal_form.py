@@ -26,7 +26,7 @@ def is_normal_form(obj: IRModule | RelaxExpr) -> bool:
 
 
 def check_normal_form(obj: IRModule | RelaxExpr) -> list[Diagnostic]:
-    """Every place where a program is not in normal form."""
+    """Return a diagnostic for each violation of normal form."""
     return list(_check(obj))
 
 

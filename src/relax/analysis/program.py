@@ -80,7 +80,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position in a program: the number of definitions and uses before it, its scope, its source."""
+    """Position in a program: the number of definitions and uses before it, its scope, its span."""
 
     order: int
     scope: Region
@@ -88,7 +88,7 @@ class Place:
 
     @property
     def label(self) -> str:
-        """The place in words."""
+        """Describe the position in words."""
         where = f"in {self.scope.function}" if self.scope.function else ""
         if self.scope.dataflow_block is None:
             return where
@@ -97,7 +97,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A variable is bound; `is_param` as a parameter. `scope` is where it is visible from then on."""
+    """Definition of a variable (`is_param`: as a parameter), visible in `scope` from this position on."""
 
     var: Var
     place: Place
@@ -107,7 +107,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A variable is used where it is not simply visible: not at all, in its own value, or across a function."""
+    """Use of a variable that is not plainly visible: undefined, in its own value, or across a function."""
 
     var: Var
     place: Place
@@ -116,7 +116,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShapeUse:
-    """A shape variable is used where it is not bound."""
+    """Use of an unbound shape variable."""
 
     var: PrimVar
     place: Place
@@ -125,7 +125,7 @@ class ShapeUse:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """Struct info, or a part of one, that stands in the program."""
+    """An annotation of the program, or a part of one."""
 
     info: StructInfo
     place: Place
@@ -153,7 +153,7 @@ class FunctionLiteral:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A node, and where it stands."""
+    """A node with its position."""
 
     node: Any
     place: Place
@@ -161,7 +161,7 @@ class At:
 
 @dataclass(slots=True)
 class Program:
-    """The records; `module` is None when a lone function is looked at."""
+    """Records collected from a program; `module` is None for a single function."""
 
     module: IRModule | None
     definitions: dict[Var, list[Definition]] = field(default_factory=dict[Var, list[Definition]])
@@ -227,9 +227,9 @@ class _Collector:
         self.told: set[tuple[int, str, PrimVar]] = set()
         self.annotated: dict[tuple[int, int, str, frozenset[PrimVar]], StructInfo] = {}
         """Struct infos recorded, by id, place and position: one may stand in many places of an annotation."""
-        """At which places; one is enough for each."""
+        """Positions recorded for each of them; one each suffices."""
         self.walked: list[set[RelaxExpr]] = [set()]
-        """For each scope, the calls and tuples that were walked and bind nothing: a graph of them is walked once."""
+        """Per scope, calls and tuples already walked that bind nothing, so that shared subgraphs are walked once."""
         self.bound_count = 0
         self.span: Span | None = None
 
@@ -300,7 +300,7 @@ class _Collector:
             self.local_functions[var][0] = True
 
     def mention(self, var: Var) -> None:
-        """A variable stands in an expression, or as the shape of an annotation: is it visible?"""
+        """Record the use of a variable in an expression or as an annotation's shape, unless it is plainly visible."""
         scope = self.visible.get(var)
         if var is self.binding:
             self.program.uses.append(Use(var, self.place(), "own value"))
@@ -458,7 +458,7 @@ class _Collector:
         position: Literal["", "expression", "parameter", "result"] = "",
         own: frozenset[PrimVar] = frozenset(),
     ) -> None:
-        """Struct info that binds nothing (any more): record it, its parts, and what it uses without a binding."""
+        """Record an annotation that binds nothing, its parts, and its uses of unbound variables."""
         key = id(info), place.order, position, own
         if key in self.annotated:
             return
@@ -490,7 +490,7 @@ class _Collector:
                 return
 
     def shape_holder(self, info: TensorStructInfo, shape: RelaxExpr, place: Place) -> None:
-        """A shape that is not written out: a variable in scope. A dataflow variable is in scope in its block only."""
+        """Record a shape given by an expression. A dataflow variable is in scope in its block only."""
         visible = isinstance(shape, Var) and shape in self.visible
         if visible and isinstance(shape, DataflowVar):
             visible = not self.for_output

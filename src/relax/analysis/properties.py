@@ -1,4 +1,4 @@
-"""Properties of modules that passes need, give and break, each with its check.
+"""Module properties that passes require, establish and invalidate, each with its check.
 
     @module_pass(needs={NORMAL_FORM, NO_DATAFLOW}, gives={STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED})
     def CallTIRRewrite(mod): ...
@@ -25,7 +25,7 @@ from .normal_form import check_normal_form
 def _nowhere(
     name: str, wrong: Callable[[Node], str], where: Callable[[IRModule], bool] = lambda mod: True
 ) -> Property:
-    """The property that `wrong`, which describes a violation, is empty for all nodes of Relax functions.
+    """Make a property that holds if `wrong` describes no violation for any node of the Relax functions.
 
     Struct info is not looked at. Modules that `where` does not hold for have the property anyway.
     """
@@ -82,7 +82,7 @@ DEVICES_PLACED: Final = _nowhere(
     lambda item: _operator_call(item, lambda call: not is_call_of(call, HintOnDevice)),
     where=lambda mod: bool(listed_vdevices(mod)),
 )
-"""Every hint about a virtual device has become a copy, or is gone."""
+"""No virtual-device hints are left: each became a copy or was removed."""
 LEGALIZED: Final = _nowhere("legalized", lambda item: _operator_call(item, _is_legal))
 """The operators left are intrinsics, and views of storage."""
 NO_DATAFLOW: Final = _nowhere(
@@ -97,7 +97,7 @@ PURITY_TRUSTED: Final = _nowhere(
         else ""
     ),
 )
-"""Pure functions are taken at their word, so that they may write to what they allocate."""
+"""Purity is no longer checked, so that functions may write into their allocations."""
 STORAGE_EXPLICIT: Final = _nowhere(
     "storage_explicit",
     lambda item: _operator_call(item, lambda call: not is_call_of(call, DestinationPassing)),

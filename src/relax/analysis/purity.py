@@ -1,4 +1,4 @@
-"""Purity and recursion: the calls that have effects, and the functions that lead back to themselves."""
+"""Purity and recursion: impure calls, and recursive functions."""
 
 from __future__ import annotations
 

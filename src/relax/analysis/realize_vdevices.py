@@ -1,4 +1,4 @@
-"""Write down where tensors are, once that is found out (`vdevices`): the rewriting half of propagation.
+"""Write inferred virtual devices (`vdevices`) into the program: the rewriting half of propagation.
 
 It stands below the passes, since it is part of what a program means: the interpreter needs it as well.
 """
@@ -31,7 +31,7 @@ from .vdevices import Location, Placement, Places, place_vdevices, placed
 
 
 def realize_vdevices(mod: IRModule) -> IRModule:
-    """The module with every device it implies said; itself if there is none to say, or it lists none.
+    """Return the module with all implied devices written out; itself if there are none.
 
     Struct infos of parameters, results, calls and casts name devices; hints are gone, or have become copies; constants
     and tensors made from nothing are moved to where they are used. Raises DiagnosticError for what is on two devices

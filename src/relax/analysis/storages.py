@@ -39,7 +39,7 @@ Value: TypeAlias = "Storages | tuple[Value, ...]"
 
 
 class Summaries(NamedTuple):
-    """Facts about functions, by their variables, and the storages that variables bring into being."""
+    """Facts about functions, keyed by variable, and the storages that variables create."""
 
     consumed: dict[RelaxExpr, frozenset[int]]
     """Parameters that are reused in place."""
@@ -53,7 +53,7 @@ class Summaries(NamedTuple):
     """Storages that come into being with a variable, the same ones in every walk."""
 
     def facts(self) -> tuple[dict[RelaxExpr, frozenset[Storage | int]], ...]:
-        """All that walks find out."""
+        """All facts that walks have collected."""
         return tuple({**table} for table in (self.consumed, self.returned, self.reads, self.captured))
 
 
@@ -68,7 +68,7 @@ class StorageWalk:
         self.reads: Storages = frozenset()
         """Storages used so far."""
         self.place: Span | None = None
-        """Span of what is being read: a variable knows only where it was bound."""
+        """Span of the current use; a variable's own span is that of its binding."""
 
     # -- for subclasses
 
@@ -169,7 +169,7 @@ class StorageWalk:
         self.outside, self.reads = outside, reads | (self.reads & outside)
 
     def held(self, expr: RelaxExpr) -> Value:
-        """The storages a leaf or a projection consists of."""
+        """Return the storages of a leaf or projection."""
         match expr:
             case Var():
                 return self.values.get(expr, frozenset({expr}))

@@ -1,4 +1,4 @@
-"""Expressions that certainly give a value, and have no effect: a pass may drop them, or compute them earlier."""
+"""Total expressions: they always yield a value without effects, so passes may drop or hoist them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, Tu
 
 
 def never_fails(expr: RelaxExpr) -> bool:
-    """True if evaluating a leaf, a projection or a call certainly gives a value and does nothing else."""
+    """True if evaluating a leaf, projection or call cannot fail and has no effect."""
     match expr:
         case Var() | Constant() | GlobalVar() | StringImm() | DataTypeImm():
             return True
@@ -71,14 +71,14 @@ def _is_known(info: StructInfo | None) -> bool:
 
 
 def _leaves_checks(call: Call) -> bool:
-    """True if inference leaves something about the sizes to be asserted when the call runs."""
+    """True if inference leaves conditions on sizes to be asserted at run time."""
     with collect_checks() as checks:
         infer_call(call)
     return bool(checks)
 
 
 def is_condition(info: StructInfo | None) -> bool:
-    """True if a value is known to be a bool scalar, which an If takes."""
+    """True if a value is provably a bool scalar, as an If requires."""
     if isinstance(info, PrimStructInfo):
         return info.dtype.is_bool
     return isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool

@@ -1,4 +1,4 @@
-"""The variables that a piece of program uses: Relax variables and shape variables, annotations included.
+"""Variables that a program fragment uses: Relax and shape variables, annotations included.
 
 A shape expression in an annotation, in sinfo_args or in derived struct info is a use of its variables: a pass
 that moves or drops bindings by these sets never parts a dimension from what binds it.

@@ -68,13 +68,13 @@ MANY_PLACES: Final = 1000
 
 @dataclass(frozen=True)
 class Known:
-    """A device, what is said to be there, and where that is said."""
+    """A virtual device with the statement that places a tensor there, and that statement's span."""
 
     vdevice: VDevice
     text: str
     span: Span | None
     derived: bool = False
-    """True if nobody wrote it down: it follows from something else that is known."""
+    """True if the placement is inferred rather than written in the program."""
 
 
 class Location:
@@ -87,7 +87,7 @@ class Location:
         self.known = known
 
     def find(self) -> Location:
-        """The place that stands for this one."""
+        """Return the representative of this location."""
         root = self
         while root.parent is not None:
             root = root.parent
@@ -120,7 +120,7 @@ Places: TypeAlias = "Location | tuple[Places, ...] | FuncPlaces | None"
 
 @dataclass(frozen=True)
 class Part:
-    """A value that becomes another in one case of several: a branch, an argument."""
+    """One of several values that flow into another: a branch, an argument."""
 
     place: Location
     what: str
@@ -153,7 +153,7 @@ class Placement:
 
 
 def place_vdevices(mod: IRModule) -> Placement:
-    """Find out where the tensors of a module in normal form are."""
+    """Infer the virtual devices of all tensors of a module in normal form."""
     return _Placer(mod).run()
 
 
@@ -206,7 +206,7 @@ def leaves(places: Places) -> list[Location]:
 
 
 class _Placer:
-    """Walks the functions of a module, says what shares a place, and spreads what is known."""
+    """Walk the functions of a module, unify locations, and propagate known devices."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
@@ -276,7 +276,7 @@ class _Placer:
         return made(info, text, derived)
 
     def known(self, vdevice: VDevice, text: str, span: Span | None, derived: bool = False) -> Known:
-        """Something said of a device, which the module must list."""
+        """Record a statement about a device, which the module must list."""
         key = (vdevice.target, vdevice.vdevice_id, vdevice.memory_scope)
         if vdevice_index(vdevice, self.listed) is None and key not in self.reported:
             self.reported.add(key)
@@ -485,7 +485,7 @@ class _Placer:
     # --------------------------------------------------------------------------------- what is one
 
     def connect(self, a: Places, b: Places, what: str, span: Span | None, escapes: bool = True) -> None:
-        """Two values that are one."""
+        """Unify the locations of two values."""
         for mine, theirs in _pairs(a, b):
             match mine, theirs:
                 case (Location(), Location()):
@@ -510,7 +510,7 @@ class _Placer:
             a.known = b.known
 
     def join(self, result: Places, parts: Sequence[Places], what: str, span: Span | None) -> None:
-        """A value that is one of several."""
+        """Record that a value is one of several."""
         seen: set[tuple[int, ...]] = set()
 
         def visit(result: Places, parts: Sequence[Places]) -> None:
@@ -539,14 +539,14 @@ class _Placer:
     # ------------------------------------------------------------------------------------ spreading
 
     def learn(self, place: Location, known: Known) -> None:
-        """Something that holds where nothing is known yet."""
+        """Set a location's device if it is unknown."""
         root = place.find()
         if root.known is None:
             root.known = known
             self.spread()
 
     def spread(self) -> None:
-        """Let what is known go through the joins, backwards and forwards, until nothing changes."""
+        """Propagate known devices through the joins in both directions until a fixed point."""
         changed = True
         while changed:
             changed = False
@@ -554,7 +554,7 @@ class _Placer:
                 changed |= self.pass_join(join)
 
     def pass_join(self, join: Join) -> bool:
-        """Let what is known go through one join; whether anything was learnt."""
+        """Propagate known devices through one join; return True if anything changed."""
         result, changed = join.result.find(), False
         if result.known is not None:
             for part in join.parts if join.backward else ():

@@ -67,7 +67,7 @@ def check_normalized(obj: Checked) -> list[Diagnostic]:
 
 
 def assert_well_formed(obj: Checked, check_struct_info: bool = True) -> None:
-    """Raise DiagnosticError with all that is wrong; `check_struct_info` says the program has been normalised."""
+    """Raise DiagnosticError with all violations; with `check_struct_info`, those of normalised programs as well."""
     found = check_normalized(obj) if check_struct_info else check_well_formed(obj)
     if found:
         raise DiagnosticError(found)

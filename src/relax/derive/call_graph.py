@@ -1,4 +1,4 @@
-"""The call graph of global functions: the order to derive them in, who is recursive, and what entry points reach."""
+"""Call graph of global functions: derivation order, recursion, reachability."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _pop_component(on_path: dict[str, None], root: str) -> list[str]:
 
 
 def recursive_groups(graph: Mapping[str, list[str]]) -> list[list[str]]:
-    """The groups of functions that lead back to themselves."""
+    """Return the groups of mutually recursive functions."""
     return [c for c in components(graph) if len(c) > 1 or c[0] in graph[c[0]]]
 
 

@@ -39,7 +39,7 @@ from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, Tup
 
 
 def with_facts(facts: Analyzer | None, conditions: Iterable[PrimExpr]) -> Analyzer | None:
-    """The facts and those of the conditions that are new."""
+    """Return `facts` extended by the new conditions."""
     result = facts
     for condition in conditions:
         known = (result or _NOTHING).prove(condition)
@@ -54,7 +54,7 @@ def with_facts(facts: Analyzer | None, conditions: Iterable[PrimExpr]) -> Analyz
 
 
 _NOTHING = Analyzer()
-"""No facts; never changed."""
+"""The empty set of facts, shared and immutable."""
 
 
 def cast_facts(value: StructInfo | None, cast: StructInfo) -> Iterator[PrimExpr]:

@@ -1,4 +1,4 @@
-"""The context of derivation: the functions and scopes around it, visible shape variables, collected diagnostics."""
+"""Derivation context: enclosing functions and scopes, visible shape variables, diagnostics."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FORCE_PURE = "relax.force_pure"
 
 
 class PoisonedError(Exception):
-    """A value is asked for whose binding is in error; that error has been reported, and this one need not be."""
+    """Raised on use of a variable whose binding failed; the original error has been reported."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Scope:
         self.variables: list[Var] = []
         self.shape_vars: list[PrimVar] = []
         self.definitions: dict[PrimVar, PrimExpr] = {}
-        """Shape variables that a MatchCast binds, as expressions in those of the scopes around."""
+        """Shape variables bound by a MatchCast, expressed in those of enclosing scopes."""
         self.outside = outside
         """The facts known where the scope was entered."""
 
@@ -81,7 +81,7 @@ class Scope:
         )
 
     def erased(self, info: StructInfo) -> StructInfo:
-        """The struct info of a value that stays valid outside of the scope."""
+        """Erase struct info to what is valid outside of the scope."""
         return erase(self.defined(info), set(self.shape_vars), set(self.variables))
 
 
@@ -100,7 +100,7 @@ _TABLES: Final[WeakKeyDictionary[IRModule, ModuleTables]] = WeakKeyDictionary()
 
 
 def module_tables(mod: IRModule) -> ModuleTables:
-    """The tables of a module, made once: a pass over it asks for them once per function."""
+    """Return the cached tables of a module."""
     tables = _TABLES.get(mod)
     if tables is None or tables.source is not mod.functions:
         tables = ModuleTables(mod.functions)
@@ -116,7 +116,7 @@ def module_tables(mod: IRModule) -> ModuleTables:
 
 
 class Layered(ChainMap[str, _T]):
-    """A table above another; what is looked up most often in a build."""
+    """A dict layered over another; optimised for lookup."""
 
     def __contains__(self, key: object) -> bool:
         own, below = self.maps
@@ -257,7 +257,7 @@ class Scopes:
 
     @contextmanager
     def detached(self) -> Generator[None]:
-        """Outside of every scope, block and function: where a global function is derived."""
+        """Context manager: leave all scopes, blocks and functions, as needed to derive another global function."""
         state = self.scopes, self.frames, self.function_scopes, self.shape_vars, self.facts
         self.scopes, self.frames, self.function_scopes, self.shape_vars = [], [], [], {}
         self.facts = None
@@ -269,7 +269,7 @@ class Scopes:
     # -- facts
 
     def learn(self, *conditions: PrimExpr) -> None:
-        """Take conditions on shape variables as true from here to the end of the innermost scope."""
+        """Assume conditions on shape variables from here to the end of the innermost scope."""
         self.facts = with_facts(self.facts, conditions)
 
     @contextmanager
@@ -283,14 +283,14 @@ class Scopes:
             self.facts = outside
 
     def known_about(self, *infos: StructInfo) -> list[str]:
-        """A note for a complaint that may rest on facts: what is known of the shape variables that infos mention."""
+        """Return notes with the facts known about the shape variables of `infos`, for a diagnostic."""
         variables = {var for info in infos for var in used_in(info)}
         conditions = () if self.facts is None else self.facts.conditions
         texts = [prim_text(c) for c in conditions if not variables.isdisjoint(free_vars(c))]
         return [f"known here: {', '.join(texts)}"] if texts else []
 
     def knowing(self) -> AbstractContextManager[None]:
-        """Inside the ``with``, the prover uses the facts in scope here."""
+        """Context manager: the prover uses the facts of this scope."""
         return facts_in_scope(self.facts)
 
     def open_frame(self, is_dataflow: bool) -> None:
@@ -305,7 +305,7 @@ class Scopes:
 
     @property
     def must_be_pure(self) -> str:
-        """Reason for which an impure call is not allowed here; empty if it is."""
+        """Return why an impure call is not allowed here, "" if it is allowed."""
         function = self.function_scopes[-1] if self.function_scopes else None
         if function is not None and function.force_pure:
             return ""
@@ -315,7 +315,7 @@ class Scopes:
 
     @property
     def where(self) -> str:
-        """The place in words: ``in main, inside a dataflow block``."""
+        """Describe the current position: ``in main, inside a dataflow block``."""
         name = next((f.name for f in reversed(self.function_scopes) if f.name), "")
         parts = [f"in {name}"] if name else []
         if self.in_dataflow:
@@ -354,7 +354,7 @@ class Scopes:
         return fit.level is Level.UNPLACED and bool(self.vdevices)
 
     def report(self, error: DiagnosticError) -> None:
-        """Keep an error."""
+        """Record a diagnostic."""
         self.diagnostics.extend(error.diagnostics)
 
 
@@ -402,7 +402,7 @@ def sizes_bound_again(function: Function) -> set[PrimVar]:
 
 
 def set_global_struct_info(global_var: GlobalVar, info: StructInfo) -> None:
-    """Write what is known of a global function to its name; the module is asked first, this is for show."""
+    """Write a global function's struct info to its GlobalVar, for display only; lookups ask the module."""
     object.__setattr__(global_var, "_struct_info", info)
 
 

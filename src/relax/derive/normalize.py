@@ -312,7 +312,7 @@ class Normalizer(Scopes):
         return result
 
     def check_escape(self, body: RelaxExpr) -> None:
-        """A DataflowVar is no longer there after its block."""
+        """Reject uses of a DataflowVar after its block."""
         match body:
             case DataflowVar(name):
                 raise self.error(
@@ -392,7 +392,7 @@ class Normalizer(Scopes):
             self.recover(binding, error)
 
     def recover(self, binding: Binding, error: DiagnosticError | PoisonedError) -> None:
-        """Keep the error of a binding, and go on with the next; without `collect`, raise it."""
+        """Record the error of a binding and continue with the next; without `collect`, raise it."""
         if not self.collect:
             raise error
         if isinstance(error, DiagnosticError):

@@ -95,7 +95,7 @@ def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
 
 
 def unknown_function(name: str, known: Sequence[str], span: Span | None, where: str) -> Diagnostic:
-    """The complaint about a name that no function of the module has."""
+    """Return the diagnostic for an unknown global function."""
     close = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {close[0]}?" if close else "call one that the module has, or add it"
     notes = (f"it has: {', '.join(known) or 'none'}",)

@@ -1,4 +1,4 @@
-"""Replacing variables in Relax expressions, and copying functions with variables of their own.
+"""Substitute variables in Relax expressions; copy functions with fresh variables.
 
 What is replaced: free Relax variables by expressions, shape variables by scalar expressions, everywhere they occur, in
 annotations too. A variable bound inside whose description changes becomes a new variable. Struct info that was derived
@@ -59,7 +59,7 @@ def copy_with_new_vars(func: Function) -> Function:
 
 
 class Substitution:
-    """One walk that replaces; passes that decide on the way add to its tables. `fresh` renames all that is bound."""
+    """A substituting walk; passes may extend its tables on the way. `fresh` renames all bound variables."""
 
     def __init__(
         self, variables: dict[Var, RelaxExpr], shape_vars: dict[PrimVar, PrimExpr], *, fresh: bool = False
@@ -89,7 +89,7 @@ class Substitution:
         return self.carry(node, new)
 
     def carry(self, old: Node, new: Node) -> Node:
-        """Derived struct info goes over from a node to what it became."""
+        """Carry derived struct info from a node to its replacement."""
         if new is not old and isinstance(old, RelaxExpr) and isinstance(new, RelaxExpr):
             info = getattr(old, "_struct_info", None)
             if info is not None and not isinstance(new, (ShapeExpr, PrimValue)):

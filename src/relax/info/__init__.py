@@ -1,4 +1,4 @@
-"""Struct info at work: related, walked, erased, compared and written.
+"""Operations on struct info: relations, traversal, erasure, comparison, text.
 
 dims        questions about dimensions, put to the prover
 mapping     rebuilding struct info under a substitution; the variables it binds and uses

@@ -1,4 +1,4 @@
-"""Erasure of language.md §6: what stays known of a value where some variables are out of scope."""
+"""Erasure (language.md §6): struct info that remains valid where some variables are out of scope."""
 
 from __future__ import annotations
 

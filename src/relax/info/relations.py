@@ -99,7 +99,7 @@ def check_compatible(value: StructInfo, expected: StructInfo, in_scope: Collecti
 
 
 def is_plainly_same(value: StructInfo, expected: StructInfo) -> bool:
-    """True for tensors of the same dtype, device and dimensions, as they are written: most comparisons are of such."""
+    """Fast path: True for tensors whose dtype, device and dimensions are syntactically equal."""
     if type(value) is not TensorStructInfo or type(expected) is not TensorStructInfo:
         return False
     if value.dtype != expected.dtype or value.vdevice is not expected.vdevice:
@@ -130,7 +130,7 @@ Params = tuple[StructInfo, ...]
 
 
 _FUNCTIONS = 2_000
-"""The most function types one comparison looks into: those that mention each other's variables are made anew."""
+"""Limit on function types visited per comparison."""
 
 
 class _Budget:
@@ -140,7 +140,7 @@ class _Budget:
         self.left = _FUNCTIONS
 
     def spent(self) -> bool:
-        """Count one more; whether that is too many."""
+        """Count one more function type; return True if the budget is exhausted."""
         self.left -= 1
         return self.left < 0
 
@@ -206,7 +206,7 @@ class _Comparison:
         self.infos(level, (*path, "shape"), expected, value)
 
     def rank(self, value: int, expected: int, path: Path) -> bool:
-        """Compare numbers of dimensions; whether to go on to the dimensions themselves."""
+        """Compare ranks; return True if dimensions are to be compared too."""
         if expected == -1 or value == expected:
             return True
         if value == -1:

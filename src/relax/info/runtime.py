@@ -1,4 +1,4 @@
-"""Struct info as the machine carries it: what closures say about themselves, and are compared with."""
+"""Run-time struct info of closures: conversion from the compiler's struct info."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _CONDITIONS: Mapping[type[PrimExpr], str] = {
 
 
 def _converted(dtype: DataType, dim: Dim) -> Dim:
-    """A value rounded, truncated or wrapped around to a dtype."""
+    """Convert a value to a dtype by rounding, truncation or wrap-around."""
     return (str(dtype), dim) if str(dtype) in DTYPES else ("unknown",)
 
 
@@ -98,7 +98,7 @@ Resolve = Callable[[PrimExpr], "Dim | None"]
 
 
 def told_levels(info: StructInfo) -> int:
-    """The number of levels of an info that the machine is told."""
+    """Return the number of levels of an info that are written out."""
     if not isinstance(info, (TupleStructInfo, FuncStructInfo)) or not is_excessive(info, PLACES):
         return NESTED
     depth = written_depth(info, PLACES)
@@ -106,7 +106,7 @@ def told_levels(info: StructInfo) -> int:
 
 
 def is_told(info: StructInfo) -> bool:
-    """True if the machine is told all of an info."""
+    """True if an info is written out completely."""
     level: list[StructInfo] = [info]
     for _ in range(told_levels(info)):
         inner: dict[int, StructInfo] = {}
@@ -263,5 +263,5 @@ def device_name(vdevice: VDevice) -> str:
 
 
 def runtime_device(vdevice: VDevice) -> Device:
-    """That device itself."""
+    """Return the run-time device of a virtual device."""
     return device(device_name(vdevice))

@@ -69,12 +69,12 @@ MAX_DEPTH: Final = 100_000
 
 @dataclass(frozen=True)
 class Code:
-    """A Relax function and the scope it was made in: what a closure consists of."""
+    """A closure: a Relax function and its defining scope."""
 
     function: Function
     outer: Environment | None
     own: frozenset[ShapeVar]
-    """The shape variables its parameters bind: those that had no value where it was made."""
+    """Shape variables bound by its parameters: those without a value in the defining scope."""
 
 
 class Interpreter:
@@ -121,11 +121,11 @@ class Interpreter:
         return export_value(run(self.apply(closure, values)))
 
     def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
-        """Call a function with, and for, values of the machine: so packed functions call back."""
+        """Call a function on VM values; used by callbacks from packed functions."""
         return run(self.apply(closure, import_arguments(closure, _parameter_names(closure), args)))
 
     def bound(self, var: Var, value: Any, scope: Environment) -> None:
-        """Called for every variable a binding binds, before anybody can read it."""
+        """Hook called for every bound variable, before its first use."""
 
     # ----------------------------------------------------------------------------- expressions
 
@@ -225,7 +225,7 @@ class Interpreter:
         return Closure(self, name, function, (), info)
 
     def closure(self, function: Function, scope: Environment | None, name: str) -> Closure:
-        """A function over the scope it stands in, with its run-time struct info: parameters, result, purity."""
+        """Make a closure over the current scope, with run-time struct info: parameters, result, purity."""
         params = [param.struct_info for param in function.params]
         ret = function.ret_struct_info or ObjectStructInfo()
         info = FuncStructInfo(params, ret, function.is_pure)
@@ -278,7 +278,7 @@ class Interpreter:
         return result
 
     def placed(self, value: Any, info: StructInfo | None) -> Any:
-        """A fresh result on the device its struct info says; on the first of the module's, if it says none."""
+        """Place a fresh result on the device of its struct info, by default the module's first."""
         match info:
             case TensorStructInfo(vdevice=vdevice) if self.devices and isinstance(value, tvm_ffi.Tensor):
                 return to_device(value, self.devices[0] if vdevice is None else runtime_device(vdevice))
@@ -299,7 +299,7 @@ class Interpreter:
             args[at] = self.devices[args[at]] if args[at] < len(self.devices) else cpu(args[at])
 
     def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
-        """Check the result that a call declares (`sinfo_args`): nothing else tells what a packed callee returns."""
+        """Check a packed callee's result against the call's `sinfo_args`."""
         declared = result_of(call.sinfo_args)
         matching.match(result, declared, scope, f"the result of {callee}", "the result")
 
@@ -354,7 +354,7 @@ class Interpreter:
     # ---------------------------------------------------------------------------------- complaints
 
     def _locate(self, error: Exception, scope: Environment, binding: Binding | None = None) -> None:
-        """Say in the error where it happened: once for each function that was under way.
+        """Annotate an error with its location, once per active function.
 
         Messages begin with the innermost function's name; those of packed functions are their own.
         """

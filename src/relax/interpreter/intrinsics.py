@@ -1,4 +1,4 @@
-"""The services of the interpreter to intrinsics (language.md §7.3): how functions are called, and tensors allocated."""
+"""Services of the interpreter for intrinsics (language.md §7.3): calls and allocation."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ class Activation:
 
 
 def fresh_tensor(shape: Sequence[int], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
-    """A tensor of unlikely contents: NaN, -1, True. Raises ValueError for a negative dimension."""
+    """Allocate a tensor filled with garbage (NaN, -1, True), which exposes uninitialised reads.
+
+    Raises ValueError for a negative dimension.
+    """
     tensor = new_tensor(tuple(shape), dtype, device)
     memory = numpy_view(tensor)
     if dtype == "bool":

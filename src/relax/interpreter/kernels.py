@@ -16,7 +16,7 @@ from ..tir.interpret import executable
 
 
 class _PackedFunctions:
-    """The packed functions of the process, for calls out of TIR."""
+    """Mapping of the process's packed functions, for calls from TIR."""
 
     def get(self, name: str, /) -> Callable[..., Any] | None:
         """The function of that name, None if there is none."""

@@ -1,4 +1,4 @@
-"""Matching values against struct info: the checks of `relax.analysis.matching`, each made when it is its turn."""
+"""Match values against struct info by performing the checks of `relax.analysis.matching` in order."""
 
 from __future__ import annotations
 

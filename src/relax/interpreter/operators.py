@@ -39,7 +39,7 @@ from ..struct_info import (
 from .scope import Environment
 
 _PROGRAM_ERRORS = (ArithmeticError, AssertionError, IndexError, MemoryError, OSError, TypeError, ValueError)
-"""The errors a reference raises for operands it has no result for."""
+"""Exceptions by which a NumPy reference rejects its operands."""
 
 
 def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> Any:
@@ -84,7 +84,7 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> An
 
 
 def _check_results(info: StructInfo | None, scope: Environment) -> None:
-    """The results come first: a negative dimension is complained of before anything is computed."""
+    """Reject negative result dimensions before computing."""
     if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
         check_shape(tuple(scope[info.shape]), str(info.dtype) or "uint8")
     elif isinstance(info, TensorStructInfo) and info.dims is not None and not info.dtype.is_void:
@@ -113,7 +113,7 @@ def _of_scalars(operator: Operator, infos: Sequence[StructInfo | None], values: 
 
 
 def info_of(value: Any, expr: RelaxExpr | None = None) -> StructInfo:
-    """All that struct info can say of a value; a number is of the dtype its expression has."""
+    """Return the most specific struct info of a run-time value."""
     match value:
         case tvm_ffi.Tensor():
             return TensorStructInfo(value.shape, canonical_dtype(value.dtype))

@@ -31,12 +31,12 @@ TOLERANCES: Mapping[str, float] = {"float16": 1e-2, "bfloat16": 5e-2, "float32":
 
 @dataclass
 class Outcome:
-    """All that is seen of one run."""
+    """Observable behaviour of one run."""
 
     result: Any = None
     error: Exception | None = None
     optional: bool = False
-    """True if the error came out of a dataflow block, where an optimiser may make it vanish."""
+    """True if the error was raised in a dataflow block, where an optimiser may remove it."""
     effects: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     """Impure calls of packed functions: (name, arguments as they were, …)."""
     printed: str = ""
@@ -84,7 +84,7 @@ def observed(function: Run, args: Sequence[Any], watched: Sequence[str] = ()) ->
 
 
 def impure_symbols(mod: IRModule) -> tuple[str, ...]:
-    """The packed functions that a module only calls for their effects; purely called ones may be called at will."""
+    """Return the packed functions that a module calls impurely; pure calls are not observable."""
     impure: set[str] = set()
     others: set[str] = set()
 
@@ -139,7 +139,7 @@ def _copy(value: Any) -> Any:
 
 
 def snapshot(value: Any) -> Any:
-    """A value as it is now: arrays are copied, of functions only their kind is kept."""
+    """Copy a value's current state; functions are reduced to their kind."""
     if isinstance(value, NDArray | np.ndarray):
         return np.array(as_array(cast(Any, value)))
     if isinstance(value, tvm_ffi.Shape):

@@ -1,4 +1,4 @@
-"""Scopes at run time: what variables and shape variables stand for (language.md §3).
+"""Run-time scopes: values of variables and shape variables (language.md §3).
 
 A scope knows its own bindings and the scope around it. A closure keeps the scope it was made in, by reference;
 so a function bound to a local variable sees that variable, and shape variables are captured like all others.
@@ -35,7 +35,7 @@ class Environment:
         self.activation = activation or self
         """The scope of the function's parameters: one for each time the function is entered."""
         self.own = own
-        """The shape variables that a function's parameters bind: what is bound around it later is another thing."""
+        """Shape variables bound by the function's parameters; later bindings in outer scopes do not affect them."""
         self.variables: dict[Var, Any] = {}
         self.sizes: dict[ShapeVar, Number] = {}
         self.origins: dict[ShapeVar, str] = {}

@@ -1,4 +1,4 @@
-"""Evaluation in steps, so that Relax may recurse deeper than Python can.
+"""Trampolined evaluation, so that Relax can recurse deeper than Python's stack.
 
 An evaluation is a generator: ``value = yield evaluation`` is the value of another one. `run` keeps those under way in a
 list of its own. An error is thrown into each of them, innermost first, as if they had called one another.

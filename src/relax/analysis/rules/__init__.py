@@ -1,4 +1,4 @@
-"""The well-formedness rules of language.md §5, one function each: from what a program is to its violations."""
+"""Well-formedness rules of language.md §5: one function per rule, mapping a Program to its violations."""
 
 from __future__ import annotations
 

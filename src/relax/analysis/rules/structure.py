@@ -1,4 +1,4 @@
-"""Rules 7, 8 and 9: what may stand where, and recursion."""
+"""Rules 7, 8 and 9: contents of dataflow blocks, recursion, and operators."""
 
 from __future__ import annotations
 

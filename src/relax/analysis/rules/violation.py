@@ -10,7 +10,7 @@ from ..program import Place
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule is broken at a place; `hint` says what to do."""
+    """Violation of a rule at a position, with a hint."""
 
     rule: int
     message: str
@@ -23,7 +23,7 @@ class Violation:
         return None if self.place is None else self.place.span
 
     def diagnostic(self) -> Diagnostic:
-        """As it is shown: code E20RR, the rule's number in the message."""
+        """Return the diagnostic: code E20RR for rule RR."""
         label = "" if self.place is None else self.place.label
         message = f"rule {self.rule}: {self.message}"
         return Diagnostic(f"E20{self.rule:02d}", message, self.span, label, self.notes, self.hint)
