@@ -1,4 +1,4 @@
-"""Passes over IRModules: ``relax.transform.LegalizeOps()(mod)``. One pass a file; `pipeline` says which run when."""
+"""Passes over IRModules: ``relax.transform.LegalizeOps()(mod)``. One pass per file; `pipeline` defines their order."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class _Replacer(Rewriter):
         self.maps = maps
         self.added: dict[str, GlobalVar] = {}
         self.replaced: set[str] = set()
-        """The names of the kernels in whose places others were put."""
+        """Names of the replaced kernels."""
 
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)

@@ -1,4 +1,4 @@
-"""Say which buffers of kernels may have another layout: those of weights and constants.
+"""Mark the kernel buffers whose layout may change: those of weights and constants.
 
 Before   def main(x, w):                                          # num_input = 1
              gv = R.call_tir(cls.matmul, (x, w), R.Tensor((1, 4), "float32"))

@@ -89,7 +89,7 @@ def info_of(expr: RelaxExpr) -> StructInfo:
 
 
 def entry(mod: IRModule, name: str, who: str, problems: DiagnosticContext) -> Function | None:
-    """The Relax function of a name; None, with a complaint, if there is none."""
+    """Return the Relax function of a name; report an error and return None if there is none."""
     func = mod.get(name)
     if isinstance(func, Function):
         return func
@@ -137,7 +137,7 @@ def bound_values(
 
 
 def misfit(name: str, param: Var, value: RelaxExpr, fit: Fit) -> Diagnostic:
-    """The complaint about a value that cannot be the parameter."""
+    """Return the diagnostic for a value that does not fit a parameter."""
     notes = (
         f"declared {struct_info_text(info_of(param))}",
         f"given    {struct_info_text(info_of(value))}",
@@ -147,7 +147,7 @@ def misfit(name: str, param: Var, value: RelaxExpr, fit: Fit) -> Diagnostic:
 
 
 def check_unused(mod: IRModule, name: str, problems: DiagnosticContext) -> None:
-    """Complain of functions that mention one whose signature changes."""
+    """Report functions that refer to a function whose signature changes."""
     users = [
         g.name_hint for g, f in mod.functions.items() if isinstance(f, Function) and name in global_vars_in(f)
     ]

@@ -117,7 +117,7 @@ def _means(key: Any, var: ShapeVar) -> bool:
 
 
 def _size(key: Any, given: Any, problems: DiagnosticContext) -> PrimExpr | None:
-    """A value as a size; None, with a complaint, if it is none."""
+    """Return a value as a size; report an error and return None if it is none."""
     if isinstance(given, (int, np.integer, PrimExpr)) and not isinstance(given, bool):
         value = convert(given)
         if value.dtype.is_integer and not (isinstance(value, IntImm) and value.value < 0):

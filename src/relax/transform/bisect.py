@@ -56,7 +56,7 @@ class Bisection:
     before: IRModule | None = None
     after: IRModule | None = None
     operators: list[str] = field(default_factory=list[str])
-    """The operators that show a difference by themselves, with their operands."""
+    """Operators that reproduce the difference by themselves, with their operands."""
     note: str = ""
 
     @property
@@ -156,7 +156,7 @@ def _run_step(
     inputs: Sequence[Any],
     watched: Sequence[str],
 ) -> tuple[IRModule | None, str | None]:
-    """The module after a pass, and how it differs."""
+    """Run a pass; return the module and the first difference in behaviour."""
     try:
         after = step(mod)
     except Exception as error:  # noqa: BLE001 (a pass that fails is what is looked for)
@@ -196,7 +196,7 @@ def _guilty_operators(
     step: Pass | None,
     execute: Execute | None = None,
 ) -> list[str]:
-    """Operators that, alone on the operands they had, do something else after a pass, or when executed."""
+    """Return operators that, alone on their recorded operands, behave differently after a pass or when executed."""
     found: dict[str, None] = {}
     for evaluated in evaluated_operators(mod, func_name, inputs):
         alone = _single_call(evaluated)

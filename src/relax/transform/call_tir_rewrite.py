@@ -125,13 +125,13 @@ class _Lowering(Rewriter):
         return found
 
     def checked(self, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
-        """A value known to be as described: by itself, or because a match_cast says so."""
+        """Return a value of the required struct info, inserting a match_cast if that is not proved."""
         if is_base_of(info, value.struct_info):
             return value
         return self.builder.match_cast(value, info, "checked")
 
     def output_name(self, index: int, count: int) -> str:
-        """The name of a fresh tensor: that of the variable of the result, which profiles and errors show."""
+        """Name a fresh tensor after the variable of the result, which profiles and errors show."""
         name = "alloc" if self._bound_name in ("", "_") else self._bound_name
         return name if count == 1 else f"{name}_{index}"
 
@@ -145,7 +145,7 @@ class _Lowering(Rewriter):
         return self.builder.emit(made, name)
 
     def check_sizes(self, tir_vars: RelaxExpr) -> None:
-        """Make the shape that is passed as integers where that may fail: there is no shape of what are no sizes."""
+        """Check the integers passed to the kernel by making a shape of them, where one might not be a size."""
         if isinstance(tir_vars, ShapeExpr) and not all(map(is_surely_size, tir_vars.values)):
             self.builder.emit(tir_vars, "sizes")
 

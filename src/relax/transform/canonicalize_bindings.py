@@ -1,4 +1,4 @@
-"""Undo bindings that say nothing: other names for one value, projections of known tuples, casts proved to hold.
+"""Remove trivial bindings: aliases, projections of known tuples, casts that are proved to hold.
 
 Before   y = x                                   After   lv = R.add(x, x)
          lv = R.add(y, y)                                return lv
@@ -66,7 +66,7 @@ def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
 
 
 _NAMES: Final = frozenset((Var, DataflowVar, GlobalVar, Tuple, TupleGetItem))
-"""The classes of values that a binding may only give a name."""
+"""Classes of values for which a binding is only an alias."""
 
 
 def _may_say_nothing(binding: Binding) -> bool:
@@ -91,16 +91,16 @@ class _Canonicalizer(Rewriter):
     def __init__(self, mod: IRModule, learns: bool = True) -> None:
         super().__init__(mod)
         self.learns = learns
-        """True if a variable gives way to a value of which more is known, and a shape variable to a dimension."""
+        """True if variables are replaced by values with more precise struct info, and shape variables by dimensions."""
         self.known: dict[Var, RelaxExpr] = {}
         self.claimed: set[Var] = set()
         """Variables whose struct info a packed function promised: a cast of one is a check."""
         self.promoted: dict[Var, Var] = {}
-        """DataflowVars whose definition is taken over by the output that names them."""
+        """DataflowVars replaced by the output variable that aliases them."""
         self.local: set[Var] = set()
         """The DataflowVars of the block being walked."""
         self.learned = False
-        """True if something known better has taken the place of a variable."""
+        """True if a variable was replaced by a value with more precise struct info."""
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.local
@@ -112,7 +112,7 @@ class _Canonicalizer(Rewriter):
         return new
 
     def define(self, var: Var) -> Var:
-        """The variable bound instead: the output that names it, if there is one."""
+        """Return the variable to bind: the output that aliases it, if any."""
         target = self.promoted.get(var, var)
         new = super().define(target)
         if target is not var:
@@ -121,7 +121,7 @@ class _Canonicalizer(Rewriter):
         return new
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
-        """Emit the binding in canonical form, unless it says nothing."""
+        """Emit the binding in canonical form unless it is trivial."""
         value = self.simplify(value)
         if self.is_name_for(binding.var, value):
             self.variables[binding.var] = value
@@ -248,7 +248,7 @@ def is_claim(value: RelaxExpr, claimed: Collection[RelaxExpr]) -> bool:
 
 
 def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
-    """True if exactly the same is known of two values."""
+    """True if the struct infos of two values are provably equal."""
     return a is b or (a is not None and b is not None and structural_equal(a, b))
 
 
@@ -315,7 +315,7 @@ def dataflow_outputs(func: Function) -> list[Var]:
 
 
 def used_beyond(block: DataflowBlock) -> set[Var]:
-    """The variables a block uses that it does not bind, and those of its own that must stay visible."""
+    """Return the variables a block uses from outside, and its own variables that must stay visible."""
     uses, visible = Uses(), Uses()
     for binding in block.bindings:
         uses.add(binding)

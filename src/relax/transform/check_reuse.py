@@ -13,6 +13,6 @@ from .decorators import module_pass
 
 @module_pass(needs={NORMAL_FORM}, breaks=())
 def CheckReuse(mod: IRModule) -> IRModule:
-    """The module itself, in normal form. Raises DiagnosticError (E4006) with every argument used again."""
+    """Return the normalised module. Raises DiagnosticError (E4006) for every argument used after its reuse."""
     check_reuse(mod)
     return mod

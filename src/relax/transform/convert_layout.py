@@ -97,12 +97,12 @@ def is_identity(axes: Axes) -> bool:
 
 @dataclass
 class Permutations:
-    """A tensor of the program: the orders of dimensions in which it is at hand."""
+    """A tensor of the program, with the dimension orders in which it is available."""
 
     axes: Axes
-    """The order in which it was computed: dimension d of that is dimension axes[d] of the original."""
+    """Dimension order in which it was computed: dimension d is dimension axes[d] of the original."""
     at_hand: dict[Axes, RelaxExpr]
-    """Its values by their order: variables, constants, or the projection that gives one."""
+    """Available values by dimension order: variables, constants, or projections."""
 
 
 Layout: TypeAlias = "Permutations | tuple[Layout, ...]"
@@ -114,7 +114,7 @@ class _Layouts(Rewriter):
         super().__init__(mod)
         self.desired, self.callback = desired, callback
         self.layouts: dict[Var, Layout] = {}
-        """The tensors of the dataflow block at hand that are there in another order than the program's, too."""
+        """Tensors of the current dataflow block that are available in another dimension order."""
 
     def concerns(self, function: Function) -> bool:
         values = (binding.value for binding in bindings_in(function))
@@ -242,7 +242,7 @@ class _Layouts(Rewriter):
         return self._in_order(layout, _program_order(layout))
 
     def _in_order(self, layout: Permutations, axes: Axes) -> RelaxExpr:
-        """The value in some order of dimensions, transposed now if it is not at hand."""
+        """Return the value in a dimension order, emitting a transpose if it is not available."""
         if axes not in layout.at_hand:
             layout.at_hand[axes] = self.builder.emit(_transpose(layout, axes))
         elif isinstance(layout.at_hand[axes], TupleGetItem):
@@ -333,7 +333,7 @@ class _Layouts(Rewriter):
 
 
 def _is_as_before(rule: Permuted) -> bool:
-    """True if a rule permutes nothing."""
+    """True if a rule is the identity on all operands and results."""
     orders = [*rule.operands, *rule.results]
     return all(order is None or (isinstance(order, tuple) and is_identity(order)) for order in orders)
 

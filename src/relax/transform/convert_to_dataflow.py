@@ -163,7 +163,7 @@ class _Gather(Substitution):
 
 
 def _in_annotations(variables: set[Var]) -> set[Var]:
-    """The variables that stand in the struct info of others: where these are seen, those must be."""
+    """Return the variables that occur in other variables' struct info and must be visible with them."""
     visitor = _Uses()
     for var in variables:
         visitor.visit_var_def(var)

@@ -1,4 +1,4 @@
-"""Drop what nobody uses: bindings, and functions no entry point reaches.
+"""Remove unused bindings, and functions that no entry point reaches.
 
 Before   with R.dataflow():                       After   with R.dataflow():
              lv0 = R.exp(x)                                   gv = R.add(x, x)
@@ -59,7 +59,7 @@ def DeadCodeElimination(mod: IRModule, entry_functions: Sequence[str] | None = N
 
 
 def sweep(func: Function) -> Function:
-    """A function without its unused bindings."""
+    """Return a function without its unused bindings."""
     return _Sweeper().function(func)
 
 

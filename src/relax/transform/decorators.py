@@ -1,4 +1,4 @@
-"""Passes as users write them: `module_pass`, `function_pass`, `dataflowblock_pass`.
+"""Decorators that make passes: `module_pass`, `function_pass`, `dataflowblock_pass`.
 
 A pass is a function. Its first parameters are what is rewritten (the module; a function and its module), then may come
 the PassContext, called `ctx`, then the options of the pass:

@@ -1,4 +1,4 @@
-"""Multiply by quantised weights as they are: a product dequantises them in registers, and no tensor of floats is made.
+"""Fuse dequantisation of weights into products: values are converted in registers, without a float tensor.
 
 Before   w = R.dequantize(R.const(W), R.const(s), R.const(z), axis=0)     # W: (n * k / 32, 32), uint8
          v = R.permute_dims(R.reshape(w, R.shape([n, k])))
@@ -59,14 +59,14 @@ def DequantizeInProducts(mod: IRModule) -> IRModule:
 
 @dataclass(frozen=True)
 class _Weights:
-    """A matrix of weights: numbers · scales, of which each row is that of a group of numbers' rows."""
+    """A weight matrix `numbers * scales`; each row of `scales` applies to a group of rows of `numbers`."""
 
     numbers: Array
     scales: NDArray[np.float32]
 
     @property
     def group(self) -> int:
-        """The rows of numbers to a row of scales."""
+        """Number of rows of `numbers` per row of `scales`."""
         return len(self.numbers) // len(self.scales)
 
 
@@ -137,7 +137,7 @@ def _moved(array: Array, moves: list[Call]) -> Array | None:
 
 
 def _by_group(scales: Array, moves: list[Call]) -> NDArray[np.float32]:
-    """A row of scales for each group of rows in which they are equal; groups as large as they can be."""
+    """Return scales with one row per maximal group of equal rows."""
     whole = _moved(scales, moves)
     assert whole is not None
     bits: NDArray[np.uint32] = cast("Any", np.ascontiguousarray(whole)).view(np.uint32)
@@ -148,7 +148,7 @@ def _by_group(scales: Array, moves: list[Call]) -> NDArray[np.float32]:
 
 
 def _formula(weights: _Weights) -> Callable[[te.Tensor, te.Tensor, te.Tensor], te.Tensor]:
-    """The product of data and numbers · scales, with a row of scales for so many rows of numbers."""
+    """Formula of the product of data and `numbers * scales`, with one row of scales per `group` rows of numbers."""
     depth, columns = weights.numbers.shape
     several = len(weights.scales) > 1
 

@@ -27,7 +27,7 @@ from ..struct_info import TensorStructInfo
 from .decorators import function_pass
 
 LEAST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
-"""The least normal numbers of the dtypes that are divided."""
+"""Smallest normal number of each supported dtype."""
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})

@@ -56,7 +56,7 @@ def EliminateCommonSubexpr(func: Function, mod: IRModule, call_only: bool = Fals
 
 
 _SMALL = 4096
-"""Bytes of a constant that is compared by its contents."""
+"""Size in bytes up to which constants are compared by contents."""
 
 
 class _Eliminator(Rewriter):
@@ -133,12 +133,12 @@ class _Eliminator(Rewriter):
         return var
 
     def may_merge(self, earlier: Var, later: Var) -> bool:
-        """True if nobody can tell if two variables hold one tensor or two equal ones."""
+        """True if it is unobservable whether two variables hold the same tensor or equal ones."""
         owned = (earlier in self.own) + (later in self.own)
         return owned > self.changes or earlier in self.private or later in self.private
 
     def merge(self, binding: VarBinding, var: Var, earlier: Var) -> Var:
-        """Let an earlier variable take the place of a bound one; an output of a dataflow block is bound to it."""
+        """Replace a variable by an earlier one; an output of a dataflow block is bound to it."""
         for readers in (self.own, self.private):
             if var not in readers:
                 readers.discard(earlier)
@@ -182,7 +182,7 @@ class _Entry(NamedTuple):
 
 
 class _Seen:
-    """The computations whose results may be used, with a way back to what was known before a scope."""
+    """Available computations, with rollback at the end of a scope."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
@@ -190,7 +190,7 @@ class _Seen:
         self._generation = 0
 
     def alike(self, code: int) -> Sequence[_Entry]:
-        """The entries of a hash."""
+        """Return the entries with a hash."""
         return self._by_code.get(code, ())
 
     def add(self, entry: _Entry) -> None:
@@ -198,12 +198,12 @@ class _Seen:
         self._by_code.setdefault(entry.code, []).append(entry)
 
     def clear(self) -> None:
-        """Forget all, for the scopes around this one too."""
+        """Forget all entries, those of enclosing scopes included."""
         self._entries, self._by_code = [], {}
         self._generation += 1
 
     def mark(self) -> tuple[int, int]:
-        """A place to come back to."""
+        """Return a mark for `back_to`."""
         return self._generation, len(self._entries)
 
     def since(self, mark: tuple[int, int]) -> list[_Entry]:

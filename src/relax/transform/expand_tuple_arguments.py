@@ -68,7 +68,7 @@ def _expanded(function: Function) -> Function:
 
 
 def _with_params(name: str, info: StructInfo, params: list[Var]) -> RelaxExpr:
-    """The value of a parameter, of new parameters for the fields."""
+    """Return a parameter's value rebuilt from new parameters for its fields."""
     if isinstance(info, TupleStructInfo):
         return Tuple([_with_params(f"{name}_{i}", field, params) for i, field in enumerate(info.fields)])
     params.append(Var(name, info))

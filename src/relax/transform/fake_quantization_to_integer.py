@@ -69,7 +69,7 @@ from .decorators import function_pass
 
 BYTES = ("int8", "uint8")
 FEW = 32
-"""Depthwise convolutions add up few products, each of another channel: floats are as fast there, and have all sums."""
+"""Depthwise convolutions sum few products per channel: float32 is as fast there and represents all sums."""
 MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze, Take)
 """Operators that give the elements of their first operand in another shape."""
 RESHAPES = (ExpandDims, Flatten, Reshape, Squeeze)
@@ -92,7 +92,7 @@ class _Data:
 
     @property
     def grows(self) -> bool:
-        """True if larger numbers stand for larger floats, or for the same."""
+        """True if the mapping from numbers to floats is monotonic."""
         return bool(0 < self.scale < np.inf)
 
 
@@ -109,11 +109,11 @@ class _Product:
     """A product of integers: floats that are (total - zeros) · factor, with arrays that broadcast."""
 
     total: RelaxExpr
-    """The sums: int32, or float32 where that has all of them."""
+    """Sums in int32, or in float32 where it represents all of them."""
     zeros: NDArray[np.int32]
     factor: NDArray[np.float32]
     most: int
-    """The greatest magnitude of the difference."""
+    """Largest magnitude of `total - zeros`."""
     dtype: str = "int32"
     """The dtype of the sums."""
 
@@ -129,7 +129,7 @@ class _Integers(KnownValues):
         self.made: _Product | None = None
         """The product of the binding that is rewritten."""
         self.products: dict[RelaxExpr, _Product] = {}
-        """The products that were made, by variable."""
+        """Integer products by variable."""
 
     def function(self, function: Function) -> RelaxExpr:
         self.uses.update(times_used(bindings_in(function)))
@@ -175,7 +175,7 @@ class _Integers(KnownValues):
         return dequantize.call(operator.call(inner.args[0], *call.args[1:]), *inner.args[1:])
 
     def requantized(self, quantize: Quantize, call: Call) -> RelaxExpr:
-        """The integers that are dequantised and quantised again, if each of them stays what it is."""
+        """Return the integers themselves if dequantising and quantising them again is the identity."""
         inner = self.value(call.args[0])
         dequantize = operator_of(inner) if isinstance(inner, Call) else None
         if not isinstance(inner, Call) or not isinstance(dequantize, Dequantize):
@@ -356,7 +356,7 @@ class _Integers(KnownValues):
 
 
 def _is_of(bias: NDArray[np.generic] | None, product: _Product) -> bool:
-    """True for biases that are known, one for all results or one for each channel of a product."""
+    """True for constant biases: one for all results, or one per output channel."""
     if bias is None or bias.dtype != np.float32 or bias.ndim > product.zeros.ndim:
         return False
     sizes = zip(reversed(bias.shape), reversed(product.zeros.shape), strict=False)
@@ -391,7 +391,7 @@ def _centred(data: _Data) -> RelaxExpr:
 
 
 def _fills(operator: MaxPool) -> bool:
-    """True if each window has some of the data: of none, the greatest float is not that of the integers."""
+    """True if each pooling window covers some data: an empty window has another maximum."""
     windows = zip(operator.pads, operator.per_axis("pool_size"), operator.per_axis("dilation"), strict=True)
     return not operator.ceil_mode and all(sum(pads) < size and step == 1 for pads, size, step in windows)
 
@@ -402,7 +402,7 @@ def _rank(expr: RelaxExpr) -> int:
 
 
 def _terms(numbers: NDArray[np.int8], channels: int) -> int:
-    """The number of products that are added up for one number of the result."""
+    """Return the number of products summed per result element."""
     return numbers.size // numbers.shape[channels]
 
 
@@ -412,7 +412,7 @@ def _exact(numbers: NDArray[np.int8], summed: tuple[int, ...]) -> bool:
 
 
 def _greatest(numbers: NDArray[np.int8], summed: tuple[int, ...]) -> int:
-    """The greatest sum of magnitudes."""
+    """Return the largest possible sum of magnitudes."""
     return int(np.abs(numbers.astype(np.int64)).sum(axis=summed).max(initial=0))
 
 
@@ -423,7 +423,7 @@ def _usable(factor: NDArray[np.float32] | np.float32) -> bool:
 
 
 def _padded(operator: Convolution, numbers: RelaxExpr, zero: int) -> tuple[RelaxExpr, Convolution]:
-    """The data with a border of what stands for zero, and the convolution without one."""
+    """Pad the data with its zero point explicitly, and return the convolution without padding."""
     around = dict(zip(operator.spatial, operator.pads, strict=True))
     widths = [PrimValue(width) for letter in operator.data_letters for width in around.get(letter, (0, 0))]
     bordered = Pad(pad_value=zero).call(numbers, Tuple(widths))

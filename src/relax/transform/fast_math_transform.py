@@ -29,7 +29,7 @@ from ..struct_info import TensorStructInfo
 from .decorators import module_pass
 
 FASTER: Final[dict[str, Callable[[te.Tensor], te.Tensor]]] = {"relax.tanh": topi.fast_tanh}
-"""The formulas that take the places of operators."""
+"""Replacement formulas by operator."""
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})

@@ -47,7 +47,7 @@ from .decorators import function_pass
 DTYPES: Final = ("float32", "float64")
 
 Channels = NDArray[Any]
-"""A number for each channel."""
+"""One number per channel."""
 
 
 @function_pass(opt_level=2, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
@@ -64,7 +64,7 @@ class _Folder(KnownValues):
         self.reads: Counter[Var] = Counter()
 
     def concerns(self, function: Function) -> bool:
-        """True if there are convolutions, and what can be folded into them."""
+        """True if a function has convolutions and operators that can be folded into them."""
         operators = {type(operator_of(b.value)) for b in bindings_in(function) if isinstance(b.value, Call)}
         return bool(operators & {BatchNorm, Multiply}) and any(
             issubclass(o, AnyConvolution) for o in operators
@@ -122,7 +122,7 @@ class _Folder(KnownValues):
         return isinstance(expr, Var) and self.reads[expr] <= 1
 
     def convolved(self, expr: RelaxExpr) -> _Summed | None:
-        """A convolution by known weights that nothing else reads, and the known numbers that are added to it."""
+        """Return a single-use convolution with constant weights and the constant added to it."""
         value = self.value(expr)
         if not isinstance(value, Call) or not self.is_read_once(expr):
             return None
@@ -160,7 +160,7 @@ class _Folder(KnownValues):
 
 
 class _Summed:
-    """A convolution by known weights, to which known numbers are added."""
+    """A convolution with constant weights and a constant summand."""
 
     def __init__(
         self, call: Call, operator: AnyConvolution, info: TensorStructInfo, weight: Channels

@@ -1,4 +1,4 @@
-"""Compute what depends on constants only, once, while compiling.
+"""Evaluate calls whose operands are constants at compile time.
 
 Before   lv = R.permute_dims(R.const(w))            After   lv = R.const(wᵀ)
          s = R.shape_of(x)      # x: (n, 4)                 s = R.shape([n, 4])
@@ -60,7 +60,7 @@ from .fold_kernels import Array, KernelEvaluator, run_kernel
 from .rewrite_dataflow_reshape import private_in_block
 
 MAX_BYTES = 1 << 20
-"""A result larger than this, and than its operands together, is computed at run time."""
+"""Size in bytes above which a result larger than its operands is not folded."""
 
 
 _VARIABLES = (Var, DataflowVar)
@@ -128,7 +128,7 @@ class _Folder(Rewriter):
         return var
 
     def constant(self, expr: RelaxExpr) -> RelaxExpr | None:
-        """The constant, shape, scalar, or tuple of them that a leaf is; None if it is none."""
+        """Return a leaf's constant value (constant, shape, scalar, or tuple of them), or None."""
         match expr:
             case Constant():
                 return expr
@@ -300,7 +300,7 @@ def _size_of(info: StructInfo, done: dict[int, int | None]) -> int | None:
 
 
 def as_value(expr: RelaxExpr) -> Any:
-    """A constant in the terms of references: arrays, tuples of ints, numbers, lists."""
+    """Convert a constant to the form that references take: arrays, tuples of ints, numbers, lists."""
     match expr:
         case Constant(data):
             return data
@@ -317,7 +317,7 @@ def as_value(expr: RelaxExpr) -> Any:
 
 
 def as_leaf(result: Any, info: StructInfo) -> RelaxExpr | None:
-    """A result as an expression; None if it is not what the call was known to give."""
+    """Convert a result to an expression, or return None if it contradicts the call's struct info."""
     match info:
         case TensorStructInfo():
             array: Array = np.asarray(result)

@@ -1,4 +1,4 @@
-"""Kernels on constants, for FoldConstant: which may be run while compiling, and how.
+"""Evaluation of kernels on constants, for FoldConstant.
 
 A kernel is run by a `KernelEvaluator`, which compiles it (`relax.codegen.CompiledKernels`). Without one it is
 interpreted (`interpreted`), if every implementation gives the same bits: no exp or other function of the reals, no
@@ -28,10 +28,10 @@ KernelEvaluator = Callable[[PrimFunc, Sequence[Any]], bool]
 """Runs a PrimFunc on arrays and numbers; what it writes is in the arrays afterwards. False if it fails."""
 
 COMPILED_STEPS = 1 << 28
-"""Steps of a kernel that is compiled to be folded: about a second."""
+"""Step limit of a kernel that is compiled for folding: about one second."""
 
 INTERPRETED_STEPS = 1 << 17
-"""Steps of a kernel that is interpreted: about a tenth of a second."""
+"""Step limit of a kernel that is interpreted for folding: about 0.1 s."""
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """The errors that a kernel may raise; a DiagnosticError is a ValueError."""

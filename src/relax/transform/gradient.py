@@ -162,7 +162,7 @@ def _is_float(info: StructInfo) -> bool:
 
 
 def _may_vary(info: StructInfo | None) -> bool:
-    """True for a value with a tensor in it that is of floats, or may be."""
+    """True for a value that contains or may contain a float tensor."""
     return any(
         isinstance(field, (FuncStructInfo, ObjectStructInfo))
         or (isinstance(field, TensorStructInfo) and (field.dtype.is_float or field.dtype.is_void))
@@ -171,7 +171,7 @@ def _may_vary(info: StructInfo | None) -> bool:
 
 
 def _is_settled(info: StructInfo | None) -> bool:
-    """True if it is known of all parts of a value whether they are tensors of floats."""
+    """True if it is known for each part of a value whether it is a float tensor."""
     return info is not None and not any(
         isinstance(field, (FuncStructInfo, ObjectStructInfo))
         or (isinstance(field, TensorStructInfo) and field.dtype.is_void)
@@ -234,7 +234,7 @@ class _Adjoint:
         return self.builder.get()
 
     def _check_straight(self) -> None:
-        """Complain of what a dataflow block cannot hold."""
+        """Report constructs that a dataflow block cannot hold."""
         for reason, span, hint in obstacles(self.func):
             self._problem(f"{reason} has no gradient", span, hint)
         self._report()

@@ -78,7 +78,7 @@ class _Captured:
 
 
 def _values_of(variables: tuple[ShapeVar, ...]) -> tuple[RelaxExpr, ...]:
-    """Shape variables as values. Only sizes are dimensions of a shape: other scalars may be negative, or floats."""
+    """Return shape variables as values: sizes in one shape, other scalars (negative or float) one by one."""
     sizes = tuple(v for v in variables if v.nonnegative)
     others = (PrimValue(v) for v in variables if not v.nonnegative)
     return (*((ShapeExpr(sizes),) if sizes else ()), *others)
@@ -204,5 +204,5 @@ def _captured_param(value: RelaxExpr) -> Var:
 
 
 def _recall(call: Call, callee: RelaxExpr, args: tuple[RelaxExpr, ...]) -> Call:
-    """The call of something else that gives the same."""
+    """Return a call with the same struct info and arguments of another callee."""
     return with_info(Call(callee, args, span=call.span), call.struct_info)

@@ -1,4 +1,4 @@
-"""Ask for parameters when they are needed, so that not all of them need memory at once.
+"""Fetch parameters on first use by a callback, so that they need not all be in memory at once.
 
 Before   def transform_params(a: R.Tensor((16, 32)), b: R.Tensor((4,))):         # public
              c = R.exp(a)

@@ -1,4 +1,4 @@
-"""Hand over results when they are there, so that not all of them need memory at once.
+"""Pass each result to a callback as soon as it is computed, so that not all are in memory at once.
 
 Before   def transform_params(a, b):                     # public
              c = R.exp(a)

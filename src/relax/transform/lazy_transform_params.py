@@ -1,4 +1,4 @@
-"""Transform weights one by one: load each when it is needed, hand over each result when it is there, forget both.
+"""Transform weights one by one: load each on first use, pass on each result when computed, free both.
 
 Before   def main_transform_params(params: R.Tuple(R.Tensor((3, 4)), R.Tensor((4,)))):
              w = params[0]

@@ -1,4 +1,4 @@
-"""Functions that ask for parameters when they need them, and hand over results when they have them.
+"""Rewrites that fetch parameters lazily and hand over results early.
 
 The rewrites of LazyGetInput, LazySetOutput and LazyTransformParams, for functions without dataflow blocks: the order of
 such calls is seen.

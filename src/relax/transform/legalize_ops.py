@@ -1,4 +1,4 @@
-"""Replace operators by what computes them: a call_tir of a PrimFunc made from the operator's formula.
+"""Replace operators by a call_tir of a PrimFunc made from the operator's formula.
 
 Before   lv = R.exp(x)                     After   lv = R.call_tir(cls.exp, (x,), R.Tensor((n, 4), "float32"))
 
@@ -119,7 +119,7 @@ class _Legalizer(Rewriter):
         return result
 
     def rule(self, call: Call, op: Op) -> Legalize | None:
-        """The operator's own way; None for an intrinsic."""
+        """Return the operator's legalisation rule, or None for an intrinsic."""
         operator = operator_of(call)
         if isinstance(operator, Intrinsic):
             return None
@@ -129,7 +129,7 @@ class _Legalizer(Rewriter):
         self.unsolved.append((call, reason, self.builder.where))
 
     def reason(self, call: Call) -> str:
-        """Reason for which an operator could not be legalized."""
+        """Explain why an operator could not be legalized."""
         operator = operator_of(call)
         if operator is None or (operator.compute is None and operator.packed is None):
             return "it has no formula, no packed function, and no entry in customize_legalize_map"
@@ -194,7 +194,7 @@ class _Template(NamedTuple):
 
     @staticmethod
     def of(key: Any, call: Call, result: Call, facts: Analyzer | None) -> _Template | None:
-        """None if the result is anything but a call_tir of some of the arguments."""
+        """Return None unless the legalised body is a single call_tir of some of the arguments."""
         if not is_call_of(result, CallTIR):
             return None
         args = result.args[1]
@@ -206,7 +206,7 @@ class _Template(NamedTuple):
         return _Template(key, result, tuple(places[arg] for arg in args.fields), facts)
 
     def call_for(self, call: Call, key: Any, facts: Analyzer | None) -> Call | None:
-        """The same call_tir of other arguments, with their shape variables; None if it does not fit them."""
+        """Instantiate the template for other arguments and their shape variables, or return None if it does not fit."""
         if self.facts is not None and self.facts is not facts:
             return None
         variables = matching_free_vars(self.key, key)

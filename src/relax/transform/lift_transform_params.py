@@ -1,4 +1,4 @@
-"""Compute ahead of time what depends on weights only.
+"""Lift computations that depend on weights only into a separate transform function.
 
 Before   def main(x, w1, w2):                            # num_input = 1: w1 and w2 are weights
              with R.dataflow():

@@ -41,7 +41,7 @@ def with_weights(mod: IRModule, who: str) -> dict[str, tuple[Function, int]]:
 
 
 def require_uncalled(mod: IRModule, names: Iterable[str], who: str) -> None:
-    """Complain (E4011) of functions whose signature is to change although others of the module call them."""
+    """Report (E4011) functions whose signature would change although other functions call them."""
     problems = DiagnosticContext()
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
     for name in names:

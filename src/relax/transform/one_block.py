@@ -1,4 +1,4 @@
-"""Moving the bindings of a straight function into one dataflow block, for passes that build such functions anew."""
+"""Move the bindings of a straight-line function into one dataflow block, for passes that rebuild functions."""
 
 from __future__ import annotations
 

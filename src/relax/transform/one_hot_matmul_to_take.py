@@ -1,4 +1,4 @@
-"""Take rows of constant weights where a product by one-hot vectors chooses them.
+"""Replace products of one-hot vectors and constant weights by taking rows of the weights.
 
 Before   lv = R.equal(x, R.const([0, 1, …, 256]))           # x: (n, 2048, 1) of int32
          lv1 = R.astype(lv, "float32")

@@ -1,4 +1,4 @@
-"""Private functions all of whose calls are seen, so that parameters and results can change together with the calls."""
+"""Private functions whose calls are all known, so that signatures can change together with the calls."""
 
 from __future__ import annotations
 

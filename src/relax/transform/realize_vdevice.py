@@ -1,4 +1,4 @@
-"""Say of every tensor on which virtual device it is, and make the copies that hints ask for.
+"""Infer the virtual device of every tensor, and turn device hints into copies.
 
 Before   I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
          def main(x: R.Tensor((n,), "float32"), y: R.Tensor((n,), "float32", "llvm:1")):

@@ -1,4 +1,4 @@
-"""Small helpers of passes that rebuild expressions whose struct info still holds."""
+"""Helpers for passes that rebuild expressions whose struct info stays valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Struct info derived again after values became more precise, as far as the values tell more than annotations.
+"""Re-derive struct info after values became more precise than their annotations.
 
 Before   y: R.Tensor((2,)) = R.add(x, R.const([1, 1], "float32"))      x: R.Tensor((2,), "float32")
          z: R.Tensor((2,)) = R.exp(y)

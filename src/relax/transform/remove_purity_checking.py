@@ -1,4 +1,4 @@
-"""Stop tracking purity: from here on lowering brings in effects, such as writing to what was just allocated.
+"""Drop purity tracking, since lowering introduces effects such as writes into allocations.
 
 Before   @R.function                                  After   @R.function
          def main(x):                                         def main(x):

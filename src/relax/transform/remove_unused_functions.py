@@ -1,4 +1,4 @@
-"""Drop the functions that no entry point reaches.
+"""Remove functions that no entry point reaches.
 
 Before   main (global_symbol) calls f;  f;  g (private, called by nobody)
 After    main;  f

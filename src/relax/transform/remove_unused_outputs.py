@@ -1,4 +1,4 @@
-"""Drop the fields of private functions' results that no caller reads.
+"""Remove result fields of private functions that no caller reads.
 
 Before   def main(x):                             After   def main(x):
              t = cls.f(x)                                     t = cls.f(x)

@@ -1,4 +1,4 @@
-"""Drop parameters that private functions do not use, and what callers pass for them.
+"""Remove unused parameters of private functions, and the arguments passed for them.
 
 Before   def main(x, y):                          After   def main(x, y):
              z = cls.f(x, y)                                  z = cls.f(x)

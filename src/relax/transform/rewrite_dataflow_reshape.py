@@ -1,4 +1,4 @@
-"""Let a kernel that only copies elements in order be a view of its input: no allocation, no loop.
+"""Replace kernels that only copy elements in order by a reshape view: no allocation, no loop.
 
 Before   with R.dataflow():                                                 After   with R.dataflow():
              lv = R.call_tir(cls.reshape, (x,), R.Tensor((8, 3)))                       lv = R.reshape(x, (8, 3))
@@ -50,7 +50,7 @@ from .decorators import function_pass
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def RewriteDataflowReshape(func: Function, mod: IRModule) -> Function:
-    """Turn copying kernels into views where nobody can tell; see the module's docstring."""
+    """Turn copying kernels into views where this is unobservable; see the module's docstring."""
     return _Views(mod).rewrite_function(func)
 
 

@@ -1,4 +1,4 @@
-"""Hand functions to outside code generators, and call what these make.
+"""Pass functions to external code generators, and call the generated modules.
 
 Before   def main(x):                                   # registered: "relax.ext.lib"
              y = cls.f(x)

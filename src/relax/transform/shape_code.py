@@ -50,7 +50,7 @@ class NodeTable(Generic[T]):
         self._buckets.setdefault(structural_hash(key, map_free_vars=False), []).append((key, value))
 
     def copy(self) -> NodeTable[T]:
-        """A table that changes apart from this one."""
+        """Return an independent copy."""
         return NodeTable({h: list(items) for h, items in self._buckets.items()})
 
 
@@ -63,7 +63,7 @@ class ShapeCode:
         self._pending: list[_Pending] = []
 
     def begin(self) -> None:
-        """Start with the next function, which has a heap of its own."""
+        """Start the next function with a fresh heap."""
         self._pending = []
 
     def function(self, stores: Mapping[int, PrimExpr], slots: Mapping[PrimVar, int]) -> ShapeFunction:
@@ -73,7 +73,7 @@ class ShapeCode:
         return ShapeFunction(global_var, _has_floats(stores.values()))
 
     def finish(self, size: int) -> None:
-        """The heap of the function has `size` slots: its shape functions can be made."""
+        """Finish the current function with a heap of `size` slots, and build its shape functions."""
         for pending in self._pending:
             self.functions[pending.global_var] = _prim_func(pending, size)
 

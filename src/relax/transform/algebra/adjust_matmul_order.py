@@ -47,12 +47,12 @@ def AdjustMatmulOrder(func: Function, mod: IRModule) -> Function:
 
 
 class _Factor(NamedTuple):
-    """An operand of a product, perhaps to be transposed."""
+    """An operand of a product, with a pending transposition."""
 
     expr: RelaxExpr
     info: TensorStructInfo
     is_known: bool
-    """True if its value is known before the program runs."""
+    """True if the value depends on constants and weights only."""
     is_transposed: bool = False
 
     def transposed(self) -> _Factor:
@@ -136,7 +136,7 @@ def keeps_right(a: _Factor, b: _Factor, c: _Factor) -> bool:
 
 
 def _is_cheaper(new: PrimExpr | None, old: PrimExpr | None) -> bool:
-    """True if one number of multiplications is never greater than another, and may be less."""
+    """True if one multiplication count is provably at most another and may be smaller."""
     return new is not None and old is not None and prove(new <= old) is True and prove(old <= new) is not True
 
 

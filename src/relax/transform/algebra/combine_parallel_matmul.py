@@ -63,7 +63,7 @@ def CombineParallelMatmul(func: Function, mod: IRModule, check: Check | None = N
 
 @dataclass
 class _Branch:
-    """A product with what follows it and can be combined."""
+    """A product with the bias and activation that follow it."""
 
     var: Var
     left: RelaxExpr
@@ -72,7 +72,7 @@ class _Branch:
     bias: RelaxExpr | None = None
     activation: Operator | None = None
     chain: list[Var] = field(default_factory=list[Var])
-    """The variables of the product, the sum and the result of the activation, as far as there are any."""
+    """Variables of the product, the biased sum and the activation's result, as far as present."""
 
     @property
     def width(self) -> PrimExpr:
@@ -144,7 +144,7 @@ def _branch(var: Var, facts: BlockFacts) -> _Branch | None:
 
 
 def _is_parallel(a: _Branch, b: _Branch, facts: BlockFacts) -> bool:
-    """True if two products may be parts of one, as far as their operands tell."""
+    """True if the operands of two products allow combining them."""
     first, second = dims(a.right) or (), dims(b.right) or ()
     return (
         a.left is b.left

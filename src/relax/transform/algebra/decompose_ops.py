@@ -136,7 +136,7 @@ def dtype_of(expr: RelaxExpr) -> DataType:
 
 
 def narrowed(value: RelaxExpr, data: TensorStructInfo) -> RelaxExpr:
-    """A value computed in the wide dtype, rounded to that of the data."""
+    """Round a value computed in the wide dtype to the dtype of the data."""
     return op.astype(value, str(data.dtype)) if data.dtype.bits < 32 else value
 
 

@@ -48,7 +48,7 @@ class _Layouts(SameValues):
 
 
 def _is_identity(source: RelaxExpr, calls: Sequence[Call]) -> bool:
-    """True if transformations, one after the other, are proved to give back what they were given."""
+    """True if the composition of the transformations is provably the identity."""
     before, after = dims(source), dims(calls[-1])
     if before is None or after is None or len(before) != len(after):
         return False

@@ -1,4 +1,4 @@
-"""Questions that algebraic passes ask: sizes of operands, numbers of readers, values known before the program runs."""
+"""Helpers of algebraic passes: operand sizes, use counts, values known at compile time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ...struct_info import TensorStructInfo
 
 
 def dims(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
-    """The sizes of a tensor; None if they are not known, or it is none."""
+    """Return the dimensions of a tensor, or None if unknown or not a tensor."""
     info = expr.struct_info_
     return info.dims if isinstance(info, TensorStructInfo) else None
 
 
 def operator_in(value: RelaxExpr | None) -> Operator | None:
-    """The operator that a value is a call of; None for anything else."""
+    """Return the operator that a value calls, or None."""
     return operator_of(value) if isinstance(value, Call) else None
 
 
 def read_counts(function: Function) -> Counter[Var]:
-    """The number of places in which a variable is read, in a function and those local to it."""
+    """Return the number of uses of each variable in a function, local functions included."""
     counts: Counter[Var] = Counter()
 
     def visit(item: Node) -> None:
@@ -39,6 +39,6 @@ def read_counts(function: Function) -> Counter[Var]:
 
 
 def known_before_running(function: Function) -> Callable[[RelaxExpr], bool]:
-    """A test for values that depend on constants and weights only (`num_input`)."""
+    """Return a predicate for values that depend on constants and weights only (`num_input`)."""
     known = set(computable_at_compile_time(function))
     return lambda expr: isinstance(expr, Constant) or expr in known

@@ -25,7 +25,7 @@ from .same_value import SameValues
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def RemoveRedundantReshape(func: Function, mod: IRModule) -> Function:
-    """Remove reshapes that nobody needs; see the module's docstring."""
+    """Remove redundant reshapes; see the module's docstring."""
     return _Reshapes(mod).rewrite_function(func)
 
 

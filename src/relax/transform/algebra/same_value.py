@@ -1,4 +1,4 @@
-"""SameValues: the base of passes that drop calls whose result is an operand, where nobody can tell.
+"""SameValues: base of passes that replace a call's result by an equal operand where this is unobservable.
 
 Every call gives a fresh tensor. That its result is instead another name for an operand shows if one of the two is
 changed, or if both are referred to by others; so
@@ -26,7 +26,7 @@ class SameValues(KnownValues):
     """Replaces a result by the operand it equals; see the module's docstring."""
 
     concerned: ClassVar[type[Operator]]
-    """The operator whose calls are looked at."""
+    """Operator whose calls are candidates."""
 
     def __init__(self, mod: IRModule | None = None) -> None:
         super().__init__(mod)
@@ -75,6 +75,6 @@ class SameValues(KnownValues):
         return super().bind(binding, source, var)
 
     def may_be_one(self, var: Var, source: Var) -> bool:
-        """True if nobody can tell if two variables hold one tensor or two equal ones."""
+        """True if it is unobservable whether two variables hold the same tensor or equal ones."""
         owned = (var in self.own) + (source in self.own)
         return owned > self.may_change or var in self.private or source in self.private

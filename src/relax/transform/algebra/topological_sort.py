@@ -75,7 +75,7 @@ class _Sorter(Rewriter):
 def _reversed(
     bindings: Sequence[Binding], needed: Mapping[Binding, Sequence[Binding]]
 ) -> dict[Binding, list[Binding]]:
-    """For each binding, those that need it."""
+    """Return the users of each binding."""
     result: dict[Binding, list[Binding]] = {binding: [] for binding in bindings}
     for binding in bindings:
         for other in needed[binding]:
@@ -86,7 +86,7 @@ def _reversed(
 def _walk(
     bindings: Sequence[Binding], needed: Mapping[Binding, Sequence[Binding]], deep: bool
 ) -> list[Binding]:
-    """Bindings with each behind those it needs: the latest that is possible first, or the earliest."""
+    """Sort bindings topologically, choosing the latest or the earliest ready binding first."""
     waiting = {binding: len(needed[binding]) for binding in bindings}
     followers = _reversed(bindings, needed)
     ready = deque(binding for binding in bindings if not waiting[binding])

@@ -1,4 +1,4 @@
-"""Write on each PrimFunc what kind of kernel it is for fusion, as the attribute `op_pattern`.
+"""Annotate each PrimFunc with its fusion pattern, as the attribute `op_pattern`.
 
 Before   @T.prim_func(private=True)                  After   @T.prim_func(private=True)
          def relu(A, B):                                     def relu(A, B):

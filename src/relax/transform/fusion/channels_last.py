@@ -1,4 +1,4 @@
-"""Put channels behind pixels in tensors that pass from one chain of convolutions to others, or between those of bytes.
+"""Use channels-last layout for tensors between convolution chains, and between int8 convolutions.
 
 Before   with R.dataflow():                                   lv: R.Tensor((n, 24, h, w), "float32")
              lv = R.call_tir(cls.fused_convolutions, (x, …), R.Tensor((n, 24, h, w), "float32"))
@@ -61,7 +61,7 @@ from .kernel_calls import KernelCall, KernelCalls
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
 def ChannelsLast(mod: IRModule) -> IRModule:
-    """Put channels behind pixels in tensors between chains; see the module's docstring."""
+    """Use channels-last layout for tensors between convolution chains; see the module's docstring."""
     if PassContext.current().opt_level == 0:
         return mod
     kinds = _dot_products()
@@ -88,7 +88,7 @@ def _dot_products() -> frozenset[str]:
 
 
 def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> Chain | None:
-    """The chain that a kernel is: one of float32, or a convolution of bytes for which there are dot products."""
+    """Return the chain that a kernel computes: float32, or int8 where the target has dot products; else None."""
     chain = chain_of(func)
     if chain is not None:
         return chain if all(b.dtype == DTYPE for b in (chain.data, chain.result, *chain.beside)) else None
@@ -98,7 +98,7 @@ def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> Chain | None:
 
 @dataclass(frozen=True)
 class _ChainCall:
-    """A call of a chain, and what it computes."""
+    """A call of a kernel that computes a convolution chain."""
 
     var: Var
     kernel: KernelCall
@@ -106,7 +106,7 @@ class _ChainCall:
 
     @property
     def operands(self) -> dict[Buffer, Var]:
-        """The variables that the call is given, by the parameter."""
+        """Return the argument variables by parameter."""
         return {buffer: value for buffer, value in self.kernel.inputs if isinstance(value, Var)}
 
     def images(self) -> list[Var]:
@@ -145,9 +145,9 @@ class _Calls(Rewriter):
         super().__init__(mod)
         self.kernels, self.chains = KernelCalls(mod), chains
         self.last: set[Var] = set()
-        """The variables of the blocks around whose channels are put behind pixels."""
+        """Variables of enclosing blocks that are in channels-last layout."""
         self.replaced: set[str] = set()
-        """The names of kernels in whose places others were put."""
+        """Names of the replaced kernels."""
         self._made: dict[tuple[str, frozenset[Buffer]], GlobalVar] = {}
 
     def concerns(self, function: Function) -> bool:
@@ -162,7 +162,7 @@ class _Calls(Rewriter):
         return super().block(block)
 
     def _chosen(self, block: DataflowBlock) -> set[Var]:
-        """The variables of a block whose channels are put behind pixels."""
+        """Choose the variables of a block that become channels-last."""
         calls: list[_ChainCall] = []
         made: set[Var] = set()
         refused: set[Var] = set()

@@ -67,7 +67,7 @@ def FuseAttention(mod: IRModule) -> IRModule:
 
 
 class _Decided(NamedTuple):
-    """Findings about kernels of the module, whose functions have layers in common."""
+    """Cached analysis of kernels, shared by the functions of a module."""
 
     traits: dict[PrimFunc, _Traits]
     """By the kernel, which many calls have in common."""
@@ -76,7 +76,7 @@ class _Decided(NamedTuple):
 
 
 class _Block:
-    """The bindings of a dataflow block, by number, and what reads them."""
+    """Bindings of a dataflow block by number, with their users."""
 
     def __init__(self, block: DataflowBlock, calls: KernelCalls, decided: _Decided) -> None:
         self.calls = calls
@@ -174,7 +174,7 @@ class _Block:
         return kernel is not None and self._of(kernel).is_transpose
 
     def _of(self, kernel: KernelCall) -> _Traits:
-        """The part that a kernel can have."""
+        """Return the role that a kernel can play in attention."""
         traits = self._decided.traits.get(kernel.func)
         if traits is None:
             traits = self._decided.traits[kernel.func] = _traits_of(kernel.func)
@@ -189,7 +189,7 @@ class _Block:
         return group if self._is_attention(outlined(group, {PRIMITIVE: 1}).function) else None
 
     def _is_attention(self, function: Function) -> bool:
-        """True if the kernels of a group merge to one of attention, and of nothing else."""
+        """True if the merged kernels of a group are recognised as attention."""
         decided = self._decided.functions.setdefault(quick_hash(function), [])
         for known, answer in decided:
             if structural_equal(known, function):
@@ -214,10 +214,10 @@ class _Block:
 
 
 class _Traits(NamedTuple):
-    """The part that a kernel can have in attention."""
+    """Role that a kernel can play in attention."""
 
     has_maximum: bool
-    """True if it reduces from -inf on, as a softmax does."""
+    """True if the kernel computes a maximum starting from -inf, as softmax does."""
     is_product: bool
     is_transpose: bool
     is_move: bool

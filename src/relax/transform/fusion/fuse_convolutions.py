@@ -1,4 +1,4 @@
-"""Make one kernel of three convolutions that follow each other: inverted residuals, whose middle is the largest part.
+"""Fuse three consecutive convolutions (inverted residual blocks) into one kernel.
 
 Before   with R.dataflow():
              lv = R.call_tir(cls.conv2d_clip, (x, w1, …), …)
@@ -44,7 +44,7 @@ from .outline_groups import GroupOutliner
 
 NAME = "fused_convolutions"
 CHANNEL = 1
-"""The dimension of channels."""
+"""Channel dimension."""
 CHANNELS = 256
 """The least channels between convolutions of bfloat16: images with fewer are large, and writing what is between as
 bfloat16 and reading it again takes less than converting it once more in registers."""
@@ -52,7 +52,7 @@ bfloat16 and reading it again takes less than converting it once more in registe
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
 def FuseConvolutions(mod: IRModule) -> IRModule:
-    """Make one kernel of three convolutions that follow each other; see the module's docstring."""
+    """Fuse three consecutive convolutions into one kernel; see the module's docstring."""
     convolutions = {
         func: convolution
         for func in mod.functions.values()
@@ -67,7 +67,7 @@ def FuseConvolutions(mod: IRModule) -> IRModule:
 
 
 class _Block:
-    """The bindings of a dataflow block, by number, and what reads them."""
+    """Bindings of a dataflow block by number, with their users."""
 
     def __init__(
         self, block: DataflowBlock, calls: KernelCalls, convolutions: dict[PrimFunc, Convolution]

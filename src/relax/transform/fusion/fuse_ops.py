@@ -1,4 +1,4 @@
-"""Group kernels that are better one kernel: each group becomes a function of its own, which FuseTIR makes a kernel of.
+"""Group kernels to be fused: each group becomes a Primitive function, which FuseTIR turns into one kernel.
 
 Before   with R.dataflow():                                      After   with R.dataflow():
              lv = R.call_tir(cls.add, (x, y), …)                             gv = cls.fused_add_relu(x, y)
@@ -149,7 +149,7 @@ def _widens_bytes(kernel: KernelCall | None) -> bool:
 
 
 def _without_views(group: list[int], viewed: Sequence[bool]) -> list[int]:
-    """A group without the reshapes at its end, which cost nothing by themselves."""
+    """Return a group without trailing reshapes, which are free as views."""
     while group and viewed[group[-1]]:
         group = group[:-1]
     return group
@@ -215,7 +215,7 @@ def _edge(var: Var, kernel: KernelCall | None, kind: OpPatternKind) -> OpPattern
 
 
 def _name(group: Sequence[VarBinding]) -> str:
-    """fused_ and the names of the kernels, as many as fit."""
+    """Return "fused_" followed by the kernels' names, cut to a maximum length."""
     name = "fused"
     for binding in group:
         match binding.value:

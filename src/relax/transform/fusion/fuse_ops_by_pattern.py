@@ -1,4 +1,4 @@
-"""Group what patterns match: each match becomes a call of a function of its own, for a library or for FuseTIR.
+"""Group pattern matches: each match becomes a call of a new function, for a library or for FuseTIR.
 
     x, w = wildcard(), wildcard()
     conv_relu = is_op("relax.nn.relu")(is_op("relax.nn.conv2d")(x, w))
@@ -57,9 +57,9 @@ from .outline import can_be_passed, outlined, sizes_in
 from .outline_groups import PRIMITIVE
 
 COMPOSITE: Final = "Composite"
-"""The attribute of a function that says which pattern it was made by."""
+"""Function attribute: name of the pattern that matched."""
 CODEGEN: Final = "Codegen"
-"""The attribute of a function that says which external generator it is for."""
+"""Function attribute: name of the external code generator."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def FuseOpsByPattern(
     annotate_codegen: bool = False,
     entry_functions: Sequence[str] | None = None,
 ) -> IRModule:
-    """Make functions of what patterns match; see the module's docstring.
+    """Turn pattern matches into functions; see the module's docstring.
 
     Raises DiagnosticError (E4005) when a name in `entry_functions` is not a function of the module.
     """
@@ -175,7 +175,7 @@ class _PatternFuser(Rewriter):
 
 
 def group_name(group: Iterable[VarBinding]) -> str:
-    """fused_ and the names of the operators and kernels, as many as fit."""
+    """Return "fused_" followed by the names of operators and kernels, cut to a maximum length."""
     name = "fused"
     for binding in group:
         match binding.value:

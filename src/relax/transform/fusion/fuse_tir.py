@@ -1,4 +1,4 @@
-"""Make one kernel of each function that FuseOps made.
+"""Merge the kernels of each function made by FuseOps into one PrimFunc.
 
 Before   gv = cls.fused_add_relu(x, y)              After   gv = R.call_tir(cls.fused_add_relu, (x, y), …)
 

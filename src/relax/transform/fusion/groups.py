@@ -29,11 +29,11 @@ class FusionNode:
 
     kind: OpPatternKind
     consumers: list[tuple[int, OpPatternKind]] = field(default_factory=list[tuple[int, OpPatternKind]])
-    """The nodes that read the result, by number, and as what kind of operand they do."""
+    """Users of the result by number, with the kind of operand it is to each."""
     is_external: bool = False
-    """True if the result is seen outside of the block."""
+    """True if the result is visible outside of the block."""
     place: Hashable = None
-    """Nodes of different places are never fused: a write lies between them, or they run on different devices."""
+    """Fusion region: nodes of different regions are never fused, since a write or a device change lies between."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class _Partition:
         return [sorted(group.members) for group in unique.values()]
 
     def join(self, number: int, phase: int) -> None:
-        """Let a node join its post-dominator, if that is allowed in a phase."""
+        """Join a node with its post-dominator if the phase allows it."""
         dominator, group = self.dominators[number], self.groups[number]
         if dominator.parent is None or group is self.groups[dominator.parent]:
             return

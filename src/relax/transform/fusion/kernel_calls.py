@@ -1,4 +1,4 @@
-"""Calls of kernels that surely fit: the sizes and scalars of the PrimFunc, in terms of the call's operands.
+"""Kernel calls proved to match their PrimFunc: its sizes and scalars in terms of the call's operands.
 
     R.call_tir(cls.add, (x, y), R.Tensor((m, 4), "float32"))       x: (m, 4), y: (4,)
     @T.prim_func add(A: (n, 4), B: (4,), C: (n, 4))                values: {n: m}
@@ -46,7 +46,7 @@ class KernelCalls:
         self._written: dict[PrimFunc, frozenset[int]] = {}
 
     def of(self, call: RelaxExpr) -> KernelCall | None:
-        """The call of a kernel; None if it is none, or is not proved to fit."""
+        """Return the kernel call of a value, or None if it is none or not proved to match."""
         if not isinstance(call, Call) or not is_call_of(call, CallTIR):
             return None
         callee, args, *rest = call.args
@@ -83,7 +83,7 @@ def dims_of(info: StructInfo | None) -> tuple[PrimExpr, ...] | None:
 
 
 class _Match:
-    """Fits operands to the parameters of a function."""
+    """Match operands to the parameters of a PrimFunc."""
 
     def __init__(self, func: PrimFunc, written: frozenset[int]) -> None:
         self.func = func

@@ -162,7 +162,7 @@ def _with_local_functions(function: Function, composites: Mapping[str, Function]
 
 
 class _Graph:
-    """Bindings in groups, with what each depends on, by bits: a binding depends on all of a group it depends on."""
+    """Bindings in groups with dependency bit sets; depending on one member means depending on the whole group."""
 
     def __init__(self) -> None:
         self.numbers: dict[Var, int] = {}

@@ -31,7 +31,7 @@ from .kernel_calls import KernelCall, KernelCalls, dims_of
 
 @dataclass
 class MergedKernel:
-    """The parts of the PrimFunc while they are put together."""
+    """Builder of the merged PrimFunc."""
 
     calls: KernelCalls
     buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(
@@ -43,7 +43,7 @@ class MergedKernel:
     preconditions: list[Precondition] = field(default_factory=list[Precondition])
 
     def binding(self, binding: Binding) -> bool:
-        """Add a binding; False if it is of no kind that a kernel can have."""
+        """Add a binding; return False if a kernel cannot contain it."""
         if not isinstance(binding, VarBinding):
             return False
         value = binding.value
@@ -161,7 +161,7 @@ def _parameters(function: Function, parts: MergedKernel) -> tuple[list[Buffer] |
 
 
 def _needed(statements: Sequence[Stmt], outputs: Sequence[Buffer]) -> list[Stmt]:
-    """The statements without the nests whose results nobody reads."""
+    """Return the statements without loop nests whose results are unused."""
     read = {buffer.data for buffer in outputs}
     kept: list[Stmt] = []
     for stmt in reversed(statements):

@@ -1,4 +1,4 @@
-"""Make a function of some bindings of a block, for the passes that group calls.
+"""Outline bindings of a block into a function, for passes that group calls.
 
 Before   lv = R.add(x, w)                 After   @R.function(private=True)
          lv1 = R.nn.relu(lv)                      def fused(x, w):
@@ -41,7 +41,7 @@ from ...struct_info import ShapeStructInfo, TupleStructInfo
 
 
 class Outlined(NamedTuple):
-    """A function made of bindings, and what a call of it is given."""
+    """An outlined function, and the arguments of its call."""
 
     function: Function
     arguments: tuple[RelaxExpr, ...]
@@ -49,7 +49,7 @@ class Outlined(NamedTuple):
     """The values of the last parameter; empty if there is none."""
 
     def call(self, callee: GlobalVar, arguments: Sequence[RelaxExpr] | None = None) -> Call:
-        """A call of the function under its name in the module, on its arguments or what became of them."""
+        """Return a call of the function by its name in the module, with rewritten arguments."""
         operands = self.arguments if arguments is None else tuple(arguments)
         return Call(callee, (*operands, ShapeExpr(self.sizes)) if self.sizes else operands)
 

@@ -1,4 +1,4 @@
-"""The rewrite that fusion passes share: each group of bindings becomes a call of a function of its own."""
+"""Rewrite shared by fusion passes: replace each group of bindings by a call of an outlined function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Name = Callable[[Sequence[VarBinding]], str]
 
 
 class GroupOutliner(Rewriter):
-    """Puts a call in the place of each group.
+    """Replace each group by a call.
 
     Parameters
     ----------

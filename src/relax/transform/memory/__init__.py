@@ -1,4 +1,4 @@
-"""Memory: tensors laid out in storages, kept no longer than they are used, reused in place."""
+"""Memory passes: in-place reuse, planning of arenas, freeing after last use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arenas: which allocations of a function may share one storage, and where that storage is allocated.
+"""Arenas: which allocations of a function share one storage, and where the storage is allocated.
 
 An allocation joins an arena if
 
@@ -62,7 +62,7 @@ class Block:
     path: Path
 
     def meets(self, other: Block) -> bool:
-        """True if two tensors may be alive at once: their lives overlap, and no If excludes one or the other."""
+        """True if two tensors may be alive at once: their lifetimes overlap, and no If excludes one."""
         if self.first > other.last or other.first > self.last:
             return False
         pairs = zip(self.path, other.path, strict=False)
@@ -74,7 +74,7 @@ class Arena:
     """A storage, allocated before the first of its tensors."""
 
     kind: tuple[object, ...]
-    """The properties that all its tensors share: device, scope, and their life across calls that may come back."""
+    """Key shared by all its tensors: device, scope, and liveness across calls that may recurse."""
     path: Path
     variables: frozenset[PrimVar]
     blocks: list[Block] = field(default_factory=list[Block])

@@ -1,4 +1,4 @@
-"""Write the result of a kernel over an input that is used no more.
+"""Write the result of a kernel into an input that is dead afterwards.
 
 Before   with R.dataflow():
              a = R.call_tir(cls.matmul, (x, w), out_sinfo=R.Tensor((n, 4), "float32"))
@@ -40,7 +40,7 @@ from ..decorators import module_pass
 
 @module_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def DataflowUseInplaceCalls(mod: IRModule) -> IRModule:
-    """Replace call_tir by call_tir_inplace where nobody can tell; see the module's docstring."""
+    """Replace call_tir by call_tir_inplace where this is unobservable; see the module's docstring."""
     choices = _Choices(mod)
     for func in mod.functions.values():
         if isinstance(func, Function):

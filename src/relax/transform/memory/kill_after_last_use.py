@@ -1,4 +1,4 @@
-"""Say after which binding a value is used no more.
+"""Insert kill calls after the last use of each value.
 
 Before   storage = R.memory.alloc_storage(R.shape([64]), …)
          a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([4]), R.dtype("float32"))

@@ -1,4 +1,4 @@
-"""Give every allocated tensor a storage of its own.
+"""Lower each builtin.alloc_tensor to a storage and a tensor in it.
 
 Before   a = R.builtin.alloc_tensor(R.shape([n, 4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
 After    storage = R.memory.alloc_storage(R.shape([n * 16]), R.prim_value(0), R.str("global"), R.dtype("uint8"))

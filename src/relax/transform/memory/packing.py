@@ -19,15 +19,15 @@ Sizes = Sequence[float]
 """The size of each tensor, at one sample."""
 
 GOOD: Final = 1.02
-"""An arena that is at most so many times as large as it must be is not improved."""
+"""Ratio of arena size to lower bound below which the search stops."""
 ROUNDS: Final = 200
 WORK: Final = 40_000
-"""Orders that are tried by chance: so many, or so many tensors in all."""
+"""Limits on the random search: number of orders, and of tensors placed in total."""
 
 
 @dataclass(frozen=True)
 class Lives:
-    """Tensors by number, in order of birth, and which of them meet."""
+    """Lifetimes of tensors, numbered in order of allocation, and which overlap."""
 
     meets: Sequence[Sequence[int]]
     """The tensors that are alive at some time when another one is."""
@@ -90,7 +90,7 @@ class _Search:
         self.consider(list(range(len(lives.meets))))
 
     def consider(self, order: list[int]) -> None:
-        """Keep an order if it is not worse."""
+        """Adopt an order if it is not worse."""
         tops = np.zeros_like(self.sizes)
         for i in order:
             met = self.meets[i]

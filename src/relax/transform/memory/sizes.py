@@ -40,17 +40,17 @@ Size: TypeAlias = "Mapping[Monomial, int]"
 Height: TypeAlias = "tuple[Size, ...]"
 
 ALIGNMENT: Final = 64
-"""Every offset is a multiple of this, as fresh memory is."""
+"""Alignment of offsets in bytes."""
 NOTHING: Final[Size] = {}
 GROUND: Final[Height] = (NOTHING,)
-"""The height of what lies at the bottom."""
+"""Height 0."""
 
 SAMPLES: Final = (1, 5, 24, 100, 400, 2000)
 """Values of shape variables at which arrangements are compared."""
 _MOST: Final = 12
-"""Of a height of more polynomials, some are replaced by one that is at least as great."""
+"""Maximum number of polynomials in a height; above it some are replaced by a common upper bound."""
 _SLACK: Final = 1024
-"""Bytes that are added rather than keeping two polynomials that differ in their constants."""
+"""Slack in bytes allowed to merge two polynomials that differ only in their constants."""
 _MATCHED: Final = 4
 """Products of more factors are compared only if they are equal."""
 

@@ -1,4 +1,4 @@
-"""Lay out the tensors of a function in one storage, at offsets computed from its shape variables.
+"""Plan memory: place the tensors of a function in arenas, at offsets computed from its shape variables.
 
 Before   a = R.builtin.alloc_tensor(R.shape([n, 4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
          _ = cls.exp(x, a)
