@@ -1,4 +1,4 @@
-"""The values of a variable for which a condition holds."""
+"""Solve a comparison for one variable."""
 
 from __future__ import annotations
 

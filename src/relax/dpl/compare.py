@@ -1,4 +1,4 @@
-"""Comparisons that patterns make: sizes by proof, attributes by value or structure."""
+"""Comparisons used by patterns: sizes by proof, attributes by value or structure."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _operands(value: RelaxExpr | None) -> Sequence[RelaxExpr]:
 
 
 class _Search:
-    """Looks for all patterns of some rules in a block, going back where that does not work out."""
+    """Backtracking search for all patterns of a context in a block."""
 
     def __init__(self, rules: Rules, block: BlockFacts, skipped: frozenset[Var]) -> None:
         self.rules = rules

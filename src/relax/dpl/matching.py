@@ -51,7 +51,7 @@ class Match:
         return is_leaf(first) and not isinstance(first, Constant) and structural_equal(first, second)
 
     def fit(self, pattern: DFPattern, expr: RelaxExpr) -> Iterator[None]:
-        """One step for each way in which a pattern fits an expression; `matched` tells it during the step."""
+        """Yield once for each way in which a pattern matches an expression; `matched` describes it meanwhile."""
         if pattern in self.matched:
             if self.same(self.matched[pattern], expr):
                 yield

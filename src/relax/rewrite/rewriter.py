@@ -496,7 +496,7 @@ class Rewriter:
 
 
 def _are_told_alike(old: RelaxExpr, new: RelaxExpr) -> bool:
-    """True if the same is derived of two arguments: the same object, or variables of tensors with one description."""
+    """True if derivation cannot distinguish two arguments: the same object, or variables with equal struct info."""
     if old is new:
         return True
     if not isinstance(old, Var) or not isinstance(new, Var):

@@ -267,7 +267,7 @@ def _name(tensor: Tensor) -> str:
 
 
 def _name_of(name: str) -> str:
-    """A name that can stand in a program."""
+    """Return a valid identifier for a name."""
     cleaned = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
     return cleaned if cleaned and not cleaned[0].isdigit() else f"_{cleaned}"
 

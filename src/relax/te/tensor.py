@@ -1,4 +1,4 @@
-"""Tensors of tensor expressions: what they are computed from, and reading their elements.
+"""Tensors of tensor expressions: their operations, and element reads.
 
     Operation ::= PlaceholderOp | ComputeOp(axis, reduce_axis, body) | ExternOp(inputs, statement)
     Tensor(op, value_index)          one output of an operation

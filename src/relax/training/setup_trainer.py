@@ -96,7 +96,7 @@ class SetupTrainer(ModulePass):
 
 
 def _count(mod: IRModule, name: str) -> int:
-    """A number that the module must say."""
+    """Return a required integer attribute of the module."""
     value = mod.attrs.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         hint = 'say how many: I.module_attrs({"param_num": 2, "state_num": 0})'

@@ -47,7 +47,7 @@ from ..transform.vm_shape_lower import LOWERED
 _Bound = VarBinding | MatchCast
 
 NOT_LOWERED = "E4102"
-"""An expression that bytecode has nothing for: a pass that should have removed it did not run."""
+"""Error: an expression without bytecode; a lowering pass that removes it did not run."""
 
 
 def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
@@ -284,7 +284,7 @@ class _Generator:
 
 
 def _is_bookkeeping(call: Call) -> bool:
-    """True if a call makes a shape, a size or memory of the machine, which no variable of the program is for."""
+    """True if a call makes a shape, size or memory that no variable of the program holds."""
     builtin = BUILTINS.get(call.op.global_symbol) if isinstance(call.op, ExternFunc) else None
     return builtin is not None and builtin.internal
 

@@ -65,7 +65,7 @@ _LEAVES: Final = (
     ExternFunc,
     StructInfo,
 )
-"""Nodes of which only they themselves matter."""
+"""Node classes whose children need not be checked."""
 
 
 def _is_first_order(function: Function) -> bool:
@@ -156,7 +156,7 @@ def _is_plain_callee(op: Node) -> bool:
 
 
 def _is_odd(info: StructInfo) -> bool:
-    """True for values, but of tuples, that cannot be compiled."""
+    """True for values (tuples aside) that compiled code cannot hold."""
     match info:
         case TensorStructInfo(_, dtype):
             return dtype == "string"

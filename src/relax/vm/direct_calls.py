@@ -1,4 +1,4 @@
-"""Calls of kernels by the addresses of their tensors, where a compiled Relax function can tell that the arguments fit.
+"""Direct kernel calls with raw addresses, where a compiled Relax function can prove that the arguments match.
 
 Before   T.anylist_setitem_call_cpacked(r, -1, c, "matmul", r[0], r[1], r[4])
 After    T.kernel_call("matmul", T.cell_data(r[0]), T.cell_data(r[1]), T.cell_data(r[4]), heap[0])
@@ -50,14 +50,14 @@ class TensorArgument:
 
 @dataclass(frozen=True)
 class DirectCall:
-    """The arguments of `kernel_call`, and what has to hold for it."""
+    """Arguments of `kernel_call`, and the conditions under which it is valid."""
 
     args: tuple[PrimExpr, ...]
     conditions: tuple[PrimExpr, ...]
 
 
 def direct_call(kernel: PrimFunc, args: Sequence[TensorArgument | Number], slots: Slots) -> DirectCall | None:
-    """The call of a kernel without its checks; None if it has to make them."""
+    """Return the unchecked kernel call, or None if the kernel must check its arguments."""
     if len(args) != len(kernel.params) or REGISTERS in kernel.attrs or "tir.is_host_func" in kernel.attrs:
         return None
     call = _Matching(kernel, slots)
@@ -145,7 +145,7 @@ class _Matching:
         return self.slots.meaning(expr, self._other)
 
     def _other(self, expr: PrimExpr) -> PrimExpr:
-        """The variable that stands for a number which is in no slot."""
+        """Return the variable for a number that is not in a slot."""
         known = self.others.get(expr)
         if known is None:
             known = Var("number", "int64")
@@ -161,7 +161,7 @@ class _Matching:
         return SizeVar(var.name, "int64") if is_size else Var(var.name, "int64")
 
     def _require_apart(self, a: TensorFacts, b: TensorFacts) -> bool:
-        """Require that two tensors share no memory; False if nobody can tell."""
+        """Require that two tensors do not overlap; return False if this cannot be decided."""
         if a.memory is None or b.memory is None or not (a.memory.fresh or b.memory.fresh):
             return False
         if a.memory.fresh != b.memory.fresh:

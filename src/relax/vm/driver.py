@@ -50,7 +50,7 @@ EXEC_MODES: Final = ("bytecode", "compiled")
 """The execution modes."""
 
 SCHEDULED: Final = 2
-"""The optimisation level of a target from which on kernels' loops are arranged for it."""
+"""Optimisation level from which kernels are scheduled for the target."""
 
 CALLS_PER_KERNEL: Final = 8
 """The calls of operators in a program that seem to become a kernel which no other one is like.
@@ -59,7 +59,7 @@ So many kernels are expected before it is known how many there are: one helper i
 """
 
 NO_ENTRY = "E4103"
-"""A module without a Relax function that can be called from outside."""
+"""Error code: a module without a public Relax function."""
 
 
 def compile(
@@ -69,7 +69,7 @@ def compile(
     relax_pipeline: str | Pass | Callable[[IRModule], IRModule] | None = "default",
     tir_pipeline: str = "default",
 ) -> Executable | CompiledModule:
-    """Compile a module, whatever it holds.
+    """Compile a module of Relax functions, PrimFuncs, or both.
 
     A module with Relax functions becomes an Executable, as by `build`, whose `pipeline` is the `relax_pipeline`. One of
     PrimFuncs alone becomes a CompiledModule, as by `relax.codegen.build_module`: ``compile(mod)["f"](a, b)`` calls one.
@@ -304,7 +304,7 @@ class _Lowering:
 def _program(
     mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]
 ) -> tuple[ExecBuilder, LaterFunctions]:
-    """The functions of a module whose kernels are not lowered yet, and the compiled forms of those that have one."""
+    """Return the functions to compile: unlowered kernels, and the compiled forms of Relax functions."""
     builder = ExecBuilder()
     origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
     for global_var, func in mod.functions.items():

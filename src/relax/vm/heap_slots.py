@@ -1,4 +1,4 @@
-"""The numbers in the shape heap of a function that is being compiled: what they are computed from, and what follows.
+"""Symbolic contents of the shape heap during compilation: origins of slots, and facts derived from them.
 
     heap[0] = T.cell_dim(r[0], 0)           a size
     heap[1] = (heap[0] + 3) // 4            a size as well, as the prover says
@@ -77,7 +77,7 @@ class Slots:
         return None
 
     def is_size(self, expr: PrimExpr) -> bool:
-        """True if a number is certainly one that a dimension may be."""
+        """True if a number is provably a valid dimension."""
         slot = self.slot_of(expr)
         return slot in self._sizes or ((slot is not None or isinstance(expr, IntImm)) and self._is_size(expr))
 
@@ -85,7 +85,7 @@ class Slots:
         return is_surely_size(self.meaning(expr))
 
     def is_multiple(self, expr: PrimExpr, unit: int) -> bool:
-        """True if a number is certainly a multiple of another."""
+        """True if a number is provably a multiple of another."""
         match expr:
             case IntImm(value=value):
                 return value % unit == 0

@@ -1,4 +1,4 @@
-"""The builtins that have a form of their own in compiled functions: one function for each.
+"""Inline expansions of builtins in compiled functions, one function per builtin.
 
 A form writes what the builtin does in the usual case, by cell intrinsics, and a call of the builtin itself for any
 other. The condition of a check is one under which the builtin would return without doing anything.
@@ -86,7 +86,7 @@ def _shown(number: float | str) -> PrimExpr:
 
 
 def _learn(f: HostFunction, subject: RelaxExpr, check: str, numbers: Sequence[Any]) -> None:
-    """Note what holds after a check."""
+    """Record the facts established by a check."""
     ndim, dtype, count, *codes = numbers
     pairs = list(zip(codes[::2], codes[1::2], strict=True))
     for code, slot in pairs:
@@ -276,7 +276,7 @@ FORMS: Final[dict[str, Form]] = {
         ("null_value", _null),
     )
 }
-"""The forms, by name of the builtin."""
+"""Inline expansions by builtin name."""
 
 _LITERALS: Final = {
     "alloc_shape_heap": 0, "make_shape": 1, "make_prim_value": 1, "alloc_tensor": 1, "alloc_storage": 1,
@@ -286,7 +286,7 @@ _LITERALS: Final = {
 
 
 def fits_form(call: Call) -> bool:
-    """False for a call of a builtin with arguments that its form does not take, such as a dtype in a variable."""
+    """False for a builtin call whose arguments its expansion does not support, such as a dtype in a variable."""
     name = call.op.global_symbol.removeprefix("vm.builtin.") if isinstance(call.op, ExternFunc) else ""
     if name != "match":
         return all(map(_kind_of_literal, call.args[_LITERALS.get(name, len(call.args)) :]))

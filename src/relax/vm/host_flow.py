@@ -1,4 +1,4 @@
-"""The flow of values through a lowered Relax function: where each is read last, and which are its results."""
+"""Data flow of a lowered Relax function: last uses, and allocations of results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _variables_in(expr: RelaxExpr) -> list[Var]:
 
 
 def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
-    """The variables of a sequence that nobody reads any more: after each binding, and after the result."""
+    """Return the variables that are dead after each binding and after the result."""
     last = dict.fromkeys(params, 0)
     last |= {binding.var: i for i, binding in enumerate(bindings)}
 

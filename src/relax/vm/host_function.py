@@ -1,4 +1,4 @@
-"""From a lowered Relax function to one PrimFunc of the host: its compiled form.
+"""Translate a lowered Relax function to one host PrimFunc: its compiled form.
 
 Before   def main(x):
              heap = R.call_packed("vm.builtin.alloc_shape_heap", 1, "n bound by x, dimension 0")
@@ -430,7 +430,7 @@ class HostFunction:
         self._out.append(IfThenElse(condition, self._written_by(yes), self._written_by(no)))
 
     def _written_by(self, write: Callable[[], object]) -> Stmt:
-        """The statements that a function writes, which are not part of the present ones."""
+        """Return the statements that `write` emits, without appending them."""
         outside, self._out = self._out, []
         write()
         out, self._out = self._out, outside
@@ -438,7 +438,7 @@ class HostFunction:
 
     @contextmanager
     def apart(self) -> Generator[list[Stmt]]:
-        """Collect the statements written inside of the ``with``."""
+        """Context manager: collect the statements emitted inside."""
         outside, self._out = self._out, []
         yield self._out
         self._out = outside
@@ -530,7 +530,7 @@ class HostFunction:
         return value.payload if value.kind is None else cell_call("cell_value", value.kind, value.payload)
 
     def held(self, value: HostValue) -> HostValue:
-        """The value in a cell, to be looked at several times."""
+        """Put a value into a cell, for repeated use."""
         if isinstance(value, (Register, TableCell)):
             return value
         index = cast(Call, self.cell(value)).args[1]

@@ -1,4 +1,4 @@
-"""Values of a Relax function while it is being compiled: what is known of them, and where they are."""
+"""Compile-time descriptions of a Relax function's values: facts and locations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Memory:
 @final
 @dataclass(frozen=True)
 class TensorFacts:
-    """The facts of a tensor that hold whatever the program is called with. It is compact and in host memory."""
+    """Facts about a tensor that hold in every call. It is compact and in host memory."""
 
     dtype: str
     dims: tuple[PrimExpr | None, ...]
@@ -62,7 +62,7 @@ class Number:
 @final
 @dataclass(frozen=True)
 class Dims:
-    """A shape value that nobody has needed as a value so far; its dimensions are sizes."""
+    """A shape that is not materialised yet; its dimensions are valid sizes."""
 
     dims: tuple[PrimExpr, ...]
 
@@ -70,7 +70,7 @@ class Dims:
 @final
 @dataclass(frozen=True)
 class Fields:
-    """A tuple that nobody has needed as a value so far."""
+    """A tuple that is not materialised yet."""
 
     fields: tuple[HostValue, ...]
 
@@ -92,7 +92,7 @@ def registers_in(value: HostValue) -> Iterator[int]:
 
 
 class Registers:
-    """The registers of a function: which hold values, and for how many variables.
+    """Register allocation of a function, with reference counts by variables.
 
     A register that is taken while a binding is compiled belongs to that binding until a variable holds it.
     """

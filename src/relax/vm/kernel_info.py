@@ -1,4 +1,4 @@
-"""The counts of operations that an executable keeps of its kernels, for profiles."""
+"""Operation counts of kernels, stored in executables for profiles."""
 
 from __future__ import annotations
 

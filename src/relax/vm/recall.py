@@ -1,4 +1,4 @@
-"""Programs that were built before, found by all that decides what they become.
+"""Cache of built programs, keyed by everything that determines the result of a build.
 
 To build a model again takes seconds, though all its kernels are in the cache: graph passes, the choice of schedules,
 the order of constants. So the kernel cache (`relax.codegen.cache`) keeps whole programs as well:
@@ -51,7 +51,7 @@ _HIGHER: Final = frozenset({"__pycache__", "cli", "frontend", "relay", "testing"
 """The rooms that `build` does not use."""
 
 _LARGE: Final = 1 << 16
-"""Bytes from which on a constant is hashed by several threads, and not kept twice."""
+"""Size in bytes from which a constant is hashed by several threads and shared with the module."""
 
 _LATER: Final = 16 << 20
 """Bytes from which on a file is written while the program is used already.
@@ -70,7 +70,7 @@ _Place: TypeAlias = tuple[int, tuple[int, ...], str]
 
 
 class NotDescribed(Exception):
-    """A program has something in it that its key cannot describe."""
+    """Raised for a program that cannot be described by a key."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ class ProgramMemory:
         return executable, ""
 
     def keep(self, executable: Executable) -> None:
-        """Keep a program that was built. What goes wrong only means that it is not kept."""
+        """Store a built program in the cache; errors only mean that it is not cached."""
         if warning_count() > self.warnings:
             return
         try:
@@ -190,7 +190,7 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
 
 
 def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str, ...]:
-    """All that decides what a module becomes, beside the module."""
+    """Return everything besides the module that determines the result of a build."""
     if pipeline is not None and not (isinstance(pipeline, str) and pipeline in BUILT_IN):
         raise NotDescribed("its pipeline is not one of relax's own")
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
@@ -222,7 +222,7 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
 
 
 def _rooms() -> tuple[str, ...]:
-    """The folders and files of the package that decide what a program becomes."""
+    """Return the package's files that determine the result of a build."""
     names = (
         path.name for path in Path(__file__).parent.parent.iterdir() if path.is_dir() or path.suffix == ".py"
     )
