@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 import relax
-from relax.codegen import cache
 from relax.codegen import statistics as codegen_statistics
+from relax.farm import cache
 
 SIZES = (125, 250, 500, 1000, 2000)
 OPERATORS = ("R.add(a{i}, x)", "R.multiply(a{i}, a{i})", "R.exp(a{i})", "R.nn.relu(a{i})")

@@ -29,7 +29,7 @@ TESTS = Path(__file__).parent
 
 SLOW_FILES = frozenset(
     {
-        "codegen/test_cache.py", "codegen/test_host.py", "codegen/test_objects.py",
+        "farm/test_cache.py", "farm/test_host.py", "farm/test_objects.py",
         "differential/test_found.py", "differential/test_harness.py", "differential/test_mutations.py",
         "differential/test_programs.py",
         "frontend/onnx/test_contrib.py", "frontend/onnx/test_ml.py", "frontend/onnx/test_models.py",

@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import import_graph
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -43,6 +45,49 @@ def test_every_room_has_a_layer():
         p.stem for p in (ROOT / "src/relax").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
     }
     assert top - {"__init__"} <= layered
+
+
+def test_modules_import_in_no_circles():
+    """Neither when they are loaded or their functions run, nor for type checkers alone."""
+    imports = import_graph.imports_in(ROOT / "src/relax")
+    assert len(imports) > 1000
+    assert import_graph.circles(imports, for_types=False) == []
+    assert import_graph.circles(imports, for_types=True) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "loaded", "typed"),
+    [
+        (
+            {"a": "from . import b", "b": "import relax.c", "c": "from .b import d"},
+            [["b", "c"]],
+            [["b", "c"]],
+        ),
+        ({"a": "if TYPE_CHECKING:\n    from .b import c", "b": "from .a import d"}, [], [["a", "b"]]),
+        ({"a": "def f():\n    from .b import c", "b": "from .a import f"}, [["a", "b"]], [["a", "b"]]),
+        (
+            {"a": "try:\n    from .r.x import c\nfinally:\n    pass", "r/x": "from ..a import c"},
+            [["a", "r.x"]],
+            [["a", "r.x"]],
+        ),
+        ({"a": "from .r import c", "r/__init__": "from .x import c", "r/x": "from . import x"}, [], []),
+        ({"r/__init__": "from .x import c", "r/x": "from . import c"}, [["r", "r.x"]], [["r", "r.x"]]),
+    ],
+)
+def test_circles_are_found(files, loaded, typed, tmp_path):
+    for name, text in files.items():
+        path = tmp_path / "relax" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    imports = import_graph.imports_in(tmp_path / "relax")
+    found = [
+        [
+            sorted(module.removeprefix("relax.") for module in circle)
+            for circle in import_graph.circles(imports, for_types=for_types)
+        ]
+        for for_types in (False, True)
+    ]
+    assert found == [loaded, typed]
 
 
 def test_one_word_for_one_thing():

@@ -8,7 +8,7 @@ import pytest
 
 import relax
 from relax.analysis import MemoryPlan, estimate_memory_usage, memory_plan
-from relax.analysis.memory import PlannedStorage, PlannedTensor
+from relax.analysis.memory_figures import PlannedStorage, PlannedTensor
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T

@@ -12,9 +12,9 @@ import pytest
 
 import relax
 from relax import codegen, runtime, tir
-from relax.codegen import worker
 from relax.codegen.module import kernel_texts
-from relax.codegen.object import machine_of
+from relax.farm import worker
+from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError
 from relax.runtime import native
 from relax.runtime.threads import LAUNCH

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from relax import codegen, tir
-from relax.codegen import worker
 from relax.codegen.module import kernel_texts
-from relax.codegen.object import machine_of
+from relax.farm import worker
+from relax.farm.objects import machine_of
 from relax.ir import IRModule
 from relax.runtime.threads import LAUNCH
 from relax.script import tir as T

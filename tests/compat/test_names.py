@@ -11,7 +11,7 @@ import pytest
 
 import relax
 import tvm_names_page
-from relax.codegen.host import resolve as resolve_target
+from relax.farm.host import resolve as resolve_target
 from relax.ir import DiagnosticError
 from relax.ir.tvm_names import NAMESPACES, Namespace, Row, row_of, rows
 

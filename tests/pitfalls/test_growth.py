@@ -20,10 +20,11 @@ import pytest
 
 import relax
 from relax import tir
-from relax.codegen import build_module, resolve, worker
+from relax.codegen import build_module, resolve
 from relax.codegen.module import module_text
-from relax.codegen.object import machine_of
-from relax.codegen.parallel import emit_objects
+from relax.farm import worker
+from relax.farm.objects import machine_of
+from relax.farm.worker_processes import emit_objects
 from relax.ir import IRModule, structural_hash
 from relax.prim import Analyzer
 from relax.rewrite import Rewriter
@@ -297,7 +298,7 @@ class _Measured(str):
 
 def test_the_longest_text_is_found_without_a_look_at_all_others(monkeypatch):
     """Texts that wait for a compiler: their lengths are asked for once or twice each, and not once for each other."""
-    monkeypatch.setattr("relax.codegen.worker.emit_object", lambda text, machine: text[:4].encode())
+    monkeypatch.setattr("relax.farm.worker.emit_object", lambda text, machine: text[:4].encode())
     target = resolve("llvm")
 
     def asked(n):

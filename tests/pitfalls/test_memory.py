@@ -11,7 +11,7 @@ import pytest
 from pitfall_helpers import machine
 
 import relax
-from relax.codegen import cache
+from relax.farm import cache
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T

@@ -14,8 +14,9 @@ from pitfall_helpers import machine, parse
 
 import relax
 from relax import te, tir
-from relax.codegen import cache, resolve
+from relax.codegen import resolve
 from relax.codegen.module import module_text
+from relax.farm import cache
 from relax.ir import structural_equal, structural_hash, walk
 from relax.runtime import NDArray
 from relax.tir import PrimFunc, post_order_visit, substitute

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from relax import codegen, runtime
-from relax.codegen import worker
-from relax.codegen.object import machine_of
-from relax.codegen.pool import _LATELY, pool_text
+from relax.farm import worker
+from relax.farm.objects import machine_of
+from relax.native.pool import _LATELY, pool_text
 from relax.runtime import native, threads
 from relax.runtime.archive import read_archive
 from relax.runtime.elf import parse_object

@@ -7,8 +7,9 @@ import pytest
 from matrix_products import Compiled, integers, is_by_sevens, packed, product
 
 from relax import te, tir
-from relax.codegen import build_module, resolve, worker
+from relax.codegen import build_module, resolve
 from relax.codegen.module import kernel_texts
+from relax.farm import worker
 from relax.ir import IRModule
 from relax.runtime import num_threads, set_num_threads
 from relax.schedules.cpu import strassen

@@ -8,8 +8,9 @@ import pytest
 
 import relax
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve, worker
+from relax.codegen import build_module, resolve
 from relax.codegen.module import kernel_texts
+from relax.farm import worker
 from relax.ir import IRModule
 from relax.ir.transform import PassContext
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule

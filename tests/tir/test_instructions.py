@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from relax import codegen, tir
-from relax.codegen import worker
 from relax.codegen.module import kernel_texts
-from relax.codegen.object import machine_of
+from relax.farm import worker
+from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
 from relax.prim.instructions import dot_u8s8, fma, fused, prefetch, vector_reduce_add, vector_reduce_or
 from relax.script import from_source

@@ -15,7 +15,7 @@ import pytest
 import tvm_ffi
 
 import relax
-from relax.codegen import cache, later
+from relax.farm import background_writes, cache
 from relax.ir.transform import PassContext, PassInstrument, module_pass
 from relax.op import Operator
 from relax.op.operator import operator
@@ -449,7 +449,7 @@ def test_a_full_disk_fails_no_build_and_leaves_nothing(fresh, monkeypatch, call)
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"relax.codegen.cache.{call}", full)
+    monkeypatch.setattr(f"relax.farm.cache.{call}", full)
     np.testing.assert_allclose(run(relax.build(perceptron())), wanted(), rtol=1e-4, atol=1e-4)
     assert list(fresh.iterdir()) == []
     assert cache.statistics.programs_stored == 0
@@ -482,14 +482,14 @@ def late(monkeypatch):
     monkeypatch.setattr(cache, "store_program", lambda *arguments: go.wait(60) and store(*arguments))
     yield go
     go.set()
-    later.wait_for_all()
+    background_writes.wait_for_all()
 
 
 def test_a_program_can_run_before_it_is_written(fresh, late):
     np.testing.assert_allclose(run(relax.build(perceptron())), wanted(), rtol=1e-4, atol=1e-4)
     assert list(fresh.glob("*.program")) == []
     late.set()
-    later.wait_for_all()
+    background_writes.wait_for_all()
     assert file_of(fresh)
 
 
@@ -519,9 +519,9 @@ def test_a_disk_that_is_full_later_fails_nothing(fresh, monkeypatch, late):
         raise OSError(28, "No space left on device")
 
     relax.build(perceptron())
-    monkeypatch.setattr("relax.codegen.cache.os.replace", full)
+    monkeypatch.setattr("relax.farm.cache.os.replace", full)
     late.set()
-    later.wait_for_all()
+    background_writes.wait_for_all()
     assert list(fresh.glob("*.program")) == []
     assert cache.statistics.problems == 1
     assert not is_found(perceptron())

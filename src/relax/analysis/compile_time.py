@@ -1,4 +1,4 @@
-"""Which values of a function can be computed at compile time."""
+"""Compile-time values: variables of a function that depend on known parameters only."""
 
 from __future__ import annotations
 

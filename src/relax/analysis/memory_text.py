@@ -5,10 +5,9 @@ from __future__ import annotations
 import colorsys
 import zlib
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from .memory import MemoryPlan, PlannedTensor
+from .memory_figures import PlanFigures, PlannedTensor
 
 BAR: Final = 40
 """Width in characters of the lifetime bars."""
@@ -19,7 +18,7 @@ LABELLED: Final = (42.0, 12.0)
 """Minimum width and height of a box that is labelled."""
 
 
-def table_of(plan: MemoryPlan) -> str:
+def table_of(plan: PlanFigures) -> str:
     """The table, and the figures below."""
     header = ("tensor", "shape", "dtype", "bytes", "in", "offset", "alive", "")
     rows = [_row(plan, tensor) for tensor in plan.tensors]
@@ -34,12 +33,12 @@ def table_of(plan: MemoryPlan) -> str:
     return "\n".join([f"{_title(plan)}", "", *lines, "", *_figures(plan)])
 
 
-def _title(plan: MemoryPlan) -> str:
+def _title(plan: PlanFigures) -> str:
     sizes = ", ".join(f"{name} = {size}" for name, size in plan.sizes.items())
     return f"memory of {plan.function}" + (f" for {sizes}" if sizes else "")
 
 
-def _row(plan: MemoryPlan, tensor: PlannedTensor) -> tuple[str, ...]:
+def _row(plan: PlanFigures, tensor: PlannedTensor) -> tuple[str, ...]:
     shape = " x ".join(map(str, tensor.shape)) or "scalar"
     place = tensor.storage or "its own"
     offset = "" if tensor.storage is None else str(tensor.offset)
@@ -51,7 +50,7 @@ def _row(plan: MemoryPlan, tensor: PlannedTensor) -> tuple[str, ...]:
     return tensor.name, shape, tensor.dtype, str(tensor.nbytes), place, offset, alive, bar
 
 
-def _figures(plan: MemoryPlan) -> list[str]:
+def _figures(plan: PlanFigures) -> list[str]:
     lines = [
         f"{s.name}: {s.nbytes} bytes, of which {plan.alive_in(s)} are alive at once" for s in plan.storages
     ]
@@ -68,7 +67,7 @@ def _figures(plan: MemoryPlan) -> list[str]:
 # ------------------------------------------------------------------------------------------- picture
 
 
-def svg_of(plan: MemoryPlan) -> str:
+def svg_of(plan: PlanFigures) -> str:
     """Return the picture as a self-contained SVG document."""
     lanes, top = _lanes(plan)
     end = max((tensor.last for tensor in plan.tensors), default=0) + 1
@@ -94,7 +93,7 @@ def svg_of(plan: MemoryPlan) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _lanes(plan: MemoryPlan) -> tuple[dict[PlannedTensor, int], int]:
+def _lanes(plan: PlanFigures) -> tuple[dict[PlannedTensor, int], int]:
     """The lowest address of each tensor in the picture, and the highest: storages on top of each other."""
     bases: dict[str | None, int] = {}
     top = 0

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..codegen import explain
+from ..explanation import explain
 from ..expr import Function
 from ..ir import IRModule
 from ..script.highlight import print_highlighted

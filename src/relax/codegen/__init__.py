@@ -1,4 +1,4 @@
-"""Code generation: PrimFuncs to LLVM IR to machine code, and the cache of compiled kernels.
+"""Code generation: PrimFuncs to LLVM IR, and by the farm (`relax.farm`) to machine code that runs.
 
 What compiled code promises:
 
@@ -14,10 +14,14 @@ What compiled code promises:
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import cache
+from ..farm import cache
+from ..farm.host import resolve
+from ..farm.kernel_text import symbol_name
+from ..farm.recall import KernelMemory, Recall
+from ..ir.provided import provided
 from .build import (
     CompiledFunction,
     CompiledModule,
@@ -28,18 +32,15 @@ from .build import (
     statistics,
 )
 from .evaluate import CompiledKernels, executes
-from .host import resolve
-from .recall import KernelMemory, Recall
-from .wrapper import symbol_name
 
 if TYPE_CHECKING:
-    from .explanation import Explanation, LoopReport, explain
+    explain: Callable[..., Any]
+    """Reports on the loops of a kernel's machine code: `relax.explanation.explain`, loaded when it is first used."""
 else:
 
     def __getattr__(name: str) -> Any:
-        """Names of the reports on machine code, which need the printer of programs: they are loaded when first used."""
-        if name in ("Explanation", "LoopReport", "explain"):
-            return getattr(importlib.import_module("relax.codegen.explanation"), name)
+        if name == "explain":
+            return provided("explain")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -48,9 +49,7 @@ __all__ = [
     "CompiledFunction",
     "CompiledKernels",
     "CompiledModule",
-    "Explanation",
     "KernelMemory",
-    "LoopReport",
     "Recall",
     "build_module",
     "cache",

@@ -12,19 +12,19 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
+from ..native.builder import Operand
+from ..native.formula import Val
+from ..native.support import reserve
+from ..native.types import memory_element
 from ..prim import GE, IntImm, PrimExpr
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.messages import NO_SIZE
 from ..runtime.sizes import is_size
 from ..tir import Buffer
 from ..tir.sizes import LARGEST_PRODUCT
-from .builder import Operand
 from .context import Context, escaped
 from .facts import reads_memory
-from .formula import Val
 from .index import index
-from .support import reserve
-from .types import memory_element
 from .views import declare_memory
 
 _ALIGNMENT: Final = 64

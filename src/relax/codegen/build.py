@@ -11,6 +11,20 @@ from typing import Any, Final, cast
 import numpy as np
 import tvm_ffi
 
+from ..farm import worker
+from ..farm.host import resolve
+from ..farm.kernel_text import KernelText, symbol_name
+from ..farm.objects import (
+    cells_object,
+    compiled_objects,
+    keep_shared,
+    library_object,
+    machine_of,
+    pool_object,
+    support_object,
+)
+from ..farm.recall import NOTHING, Recall
+from ..farm.worker_processes import Compilers
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..runtime.archive import write_archive
 from ..runtime.dtypes import dtype_of_numpy, stride_unit
@@ -21,29 +35,7 @@ from ..runtime.threads import LAUNCH
 from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
-from . import worker
-from .host import resolve
-from .module import (
-    NONE_LATER,
-    Elsewhere,
-    KernelText,
-    LaterFunctions,
-    Lowering,
-    kernel_texts,
-    written_kernels,
-)
-from .object import (
-    cells_object,
-    compiled_objects,
-    keep_shared,
-    library_object,
-    machine_of,
-    pool_object,
-    support_object,
-)
-from .parallel import Compilers
-from .recall import NOTHING, Recall
-from .wrapper import symbol_name
+from .module import NONE_LATER, Elsewhere, LaterFunctions, Lowering, kernel_texts, written_kernels
 
 
 @dataclass

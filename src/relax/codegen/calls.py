@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir import GlobalVar, Node, walk
+from ..native.formula import Val
+from ..native.types import register_type
 from ..prim import Call, PrimExpr, Var, free_vars
 from ..runtime.combine import BODY
 from ..runtime.messages import NOT_ALIGNED
 from ..tir import Buffer, BufferLoad, PrimFunc
 from ..tir.signature import ArgumentField, Signature
 from .context import Context, Storage, Unit
-from .formula import Val
 from .index import extended
 from .matching import WrittenMatching, checked_signature
-from .types import register_type
 
 
 def inner_symbol(unit: Unit, name: str) -> str:

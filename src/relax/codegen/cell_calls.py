@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from ..ir import DataType
+from ..native.builder import FunctionBuilder, Operand, quoted
+from ..native.cells import INNER_CALL, Passed, cell_function
+from ..native.ffi_layouts import ANY_TYPE, BOOL, FLOAT, INT, OBJECT_HEADER, POINTER
+from ..native.formula import Val, signed
+from ..native.support import MESSAGES
+from ..native.types import dlpack_code, register_type
 from ..prim import Call, FloatImm, IntImm, PrimExpr, StringImm
 from ..prim.cells import PARAMETERS, REGISTERS
 from ..runtime.combine import body_symbol
 from ..runtime.compiled import COMPILED_PREFIX
 from ..runtime.native import PACKED_PREFIX
-from .builder import FunctionBuilder, Operand, quoted
-from .cells import INNER_CALL, Passed, cell_function
 from .context import Context
-from .formula import Val, signed
-from .layouts import ANY_TYPE, BOOL, FLOAT, INT, OBJECT_HEADER, POINTER
-from .support import MESSAGES
-from .types import dlpack_code, register_type
 
 _RAW_STRING: Final = 8
 _TOLD: Final = 4

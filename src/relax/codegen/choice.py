@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
+from ..native.formula import Val
 from ..prim import Add, BinaryExpr, Call, Mul, PrimExpr, Sub, post_order
 from ..prim.intervals import within
 from ..prim.intrin import is_pure
@@ -12,7 +13,6 @@ from ..prim.traits import has_effects
 from ..tir import BufferLoad
 from . import division
 from .context import Context
-from .formula import Val
 
 MOST_DOUBTS: Final = 64
 """The loads of a function that the prover looks at in vain. A tree of choices, as a concatenation of many tensors

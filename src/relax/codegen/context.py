@@ -12,18 +12,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
+from ..farm.kernel_text import MarkedLoop
 from ..ir import DataType, Diagnostic, DiagnosticError, Span
+from ..native.builder import FunctionBuilder, ModuleBuilder, Operand
+from ..native.formula import Val, constant
+from ..native.small_floats import SmallFloats
+from ..native.support import raise_error
+from ..native.types import element_type
 from ..prim import IntImm, PrimExpr, Var
 from ..runtime.messages import Message
 from ..target import Target
 from ..tir import Buffer, For, PrimFunc, While
 from ..tir.signature import Text
-from .builder import FunctionBuilder, ModuleBuilder, Operand
 from .facts import Knowledge
-from .floats import SmallFloats
-from .formula import Val, constant
-from .support import raise_error
-from .types import element_type
 
 Rule: TypeAlias = "Callable[[Context, PrimExpr], Val]"
 """Writes the code of one kind of expression."""
@@ -48,15 +49,6 @@ class Memory:
 
     buffer: Buffer
     size: Val | None
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedLoop:
-    """A loop whose instructions are marked by its number: its function, and the number of the loop around it."""
-
-    function: str
-    loop: For | While
-    parent: int | None
 
 
 @dataclass

@@ -7,10 +7,10 @@ rounded to nearest, ties to even.
 from __future__ import annotations
 
 from ..ir import DataType
-from .builder import vector
+from ..native.builder import vector
+from ..native.formula import Val, suffix
+from ..native.types import element_type, is_small_float
 from .context import Context
-from .formula import Val, suffix
-from .types import element_type, is_small_float
 
 
 def rounded(cx: Context, dtype: DataType, value: Val) -> Val:

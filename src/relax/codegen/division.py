@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..native.formula import Val
 from ..prim import BinaryExpr, Div, FloorDiv, FloorMod, IntImm, Mod
 from .context import Context, escaped
 from .exact import require_fits
-from .formula import Val
 
 KINDS: Final = frozenset({Div, Mod, FloorDiv, FloorMod})
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ..native.builder import vector
+from ..native.formula import Val
 from ..prim import Call
 from ..prim.instructions import DOTS
 from ..target import Machine
-from .builder import vector
 from .context import Context
-from .formula import Val
 
 _X86: Final = {"u8s8": "llvm.x86.avx512.vpdpbusd", "bf16": "llvm.x86.avx512bf16.dpbf16ps"}
 _AARCH64: Final = {

@@ -19,15 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ..native.builder import FunctionBuilder
+from ..native.cells import cell_function
+from ..native.support import raise_numbered
 from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS
 from ..runtime.combine import FUNCTION
 from ..runtime.messages import KIND, counted_arguments
-from .builder import FunctionBuilder
 from .calls import inner_symbol
 from .cell_calls import frame_cell
-from .cells import cell_function
 from .context import Unit, escaped
-from .support import raise_numbered
 
 
 def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..farm.host import host_cpu, resolve
 from ..ir import structural_equal, structural_hash
 from ..ir.transform import PassContext
 from ..runtime.cpu_features import machine_of_triple, missing_features
@@ -12,7 +13,6 @@ from ..runtime.native import host_machine
 from ..target import Target
 from ..tir import PrimFunc
 from .build import CompiledFunction, build_module
-from .host import host_cpu, resolve
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """The errors that compiling or running a kernel may raise; a DiagnosticError is a ValueError."""

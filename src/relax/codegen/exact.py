@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..native.formula import Val
 from ..prim import PrimExpr
 from .context import Context, escaped
-from .formula import Val
 
 
 def exact(cx: Context, op: str, a: Val, b: Val, expr: PrimExpr) -> Val:

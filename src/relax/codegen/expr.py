@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from ..native.builder import vector
+from ..native.formula import Val, broadcast, signed, suffix
+from ..native.types import check_lanes, element_type, is_small_float
 from ..prim import (
     EQ,
     GE,
@@ -44,13 +47,10 @@ from ..prim.traits import has_effects
 from ..runtime.rounding import round_number
 from ..tir import Broadcast, Ramp, Reduce, Shuffle
 from . import division
-from .builder import vector
 from .choice import choice, either, needs_care
 from .context import Context, Rule
 from .convert import convert, one_of, rounded
 from .exact import exact
-from .formula import Val, broadcast, signed, suffix
-from .types import check_lanes, element_type, is_small_float
 
 # ------------------------------------------------------------------------------------ arithmetic
 

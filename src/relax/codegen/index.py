@@ -6,11 +6,11 @@ one iteration to the next. What may wrap is computed in its dtype and extended.
 
 from __future__ import annotations
 
+from ..native.formula import Val
 from ..prim import Add, Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var
 from .context import Context
 from .division import divide
 from .exact import exact
-from .formula import Val
 
 
 def index(cx: Context, expr: PrimExpr) -> Val:

@@ -13,21 +13,11 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from ..ir import GlobalVar
-from ..prim import Call, IntImm, PrimExpr, StringImm, Var
-from ..prim.instructions import REDUCTIONS
-from ..tir import BufferLoad
-from ..tir.buffer import zero_of
-from . import cell_calls, dot_products, math, tile_products
-from .builder import FunctionBuilder, vector
-from .choice import choice
-from .context import Context, Rule
-from .convert import rounded
-from .expr import nan_extremum
-from .formula import Val, in_parts, suffix
-from .index import index
-from .memory import any_pointer, element_pointer, from_memory, to_memory
-from .pieces import LANES
-from .types import (
+from ..native import math
+from ..native.builder import FunctionBuilder, vector
+from ..native.formula import Val, in_parts, suffix
+from ..native.piecewise import LANES
+from ..native.types import (
     element_type,
     is_small_float,
     is_small_integer,
@@ -35,6 +25,17 @@ from .types import (
     memory_type,
     register_type,
 )
+from ..prim import Call, IntImm, PrimExpr, StringImm, Var
+from ..prim.instructions import REDUCTIONS
+from ..tir import BufferLoad
+from ..tir.buffer import zero_of
+from . import cell_calls, dot_products, tile_products
+from .choice import choice
+from .context import Context, Rule
+from .convert import rounded
+from .expr import nan_extremum
+from .index import index
+from .memory import any_pointer, element_pointer, from_memory, to_memory
 from .views import require_offset
 
 _EXTERN_NAME: Final = re.compile(r"[A-Za-z_]\w*")

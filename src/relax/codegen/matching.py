@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..ir import Diagnostic
+from ..native.formula import Val
 from ..prim import PrimExpr, Var, free_vars
 from ..runtime.messages import Message
 from ..tir import PrimFunc
 from ..tir.signature import ArgumentField, Signature, SizeMatching, Text, signature_of
 from .context import Context, Unit
-from .formula import Val
 from .index import index
 
 

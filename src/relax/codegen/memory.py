@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ..ir import DataType, structural_equal
+from ..native.builder import Operand, splat, vector
+from ..native.formula import Val, broadcast, constant
+from ..native.types import check_lanes, element_type, is_small_float, is_small_integer, memory_element
 from ..prim import (
     LT,
     BinaryExpr,
@@ -22,13 +25,10 @@ from ..prim import (
 )
 from ..prim.intervals import dtype_range
 from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
-from .builder import Operand, splat, vector
 from .choice import needs_care
 from .context import Context, Rule, Storage, escaped
 from .division import all_lanes
-from .formula import Val, broadcast, constant
 from .index import index
-from .types import check_lanes, element_type, is_small_float, is_small_integer, memory_element
 from .views import storage_of
 
 # ------------------------------------------------------------------------------------- indices

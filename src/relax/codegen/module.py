@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from ..farm.kernel_text import KernelText, symbol_name
+from ..farm.worker import AS_WRITTEN, IN_ORDER, IN_VECTORS
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
+from ..native.builder import FunctionBuilder, ModuleBuilder
+from ..native.formula import Val
+from ..native.small_floats import SmallFloats
+from ..native.types import register_type
 from ..prim.cells import REGISTERS
 from ..runtime.native import CELLS
 from ..runtime.threads import LAUNCH
@@ -19,19 +23,14 @@ from ..tir import PrimFunc
 from ..tir.signature import Signature
 from ..tir.transform import PARALLEL_BODY
 from . import expr, intrinsics, memory
-from .builder import FunctionBuilder, ModuleBuilder, quoted
 from .calls import inner_symbol
-from .context import Context, MarkedLoop, Rule, Unit
+from .context import Context, Rule, Unit
 from .entry import write_entry
-from .floats import SmallFloats
-from .formula import Val
-from .known import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
 from .matching import checked_signature
 from .stmt import write
-from .types import register_type
+from .supported_attributes import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
 from .views import declare_memory
-from .worker import AS_WRITTEN, IN_ORDER, IN_VECTORS
-from .wrapper import Wrapper, symbol_name
+from .wrapper import Wrapper
 
 _BATCH: Final = 80
 """Registers of the compiled Relax functions of one LLVM module: a function of one call has five."""
@@ -49,42 +48,6 @@ _LARGE: Final = 2_000
 """Nodes of a kernel from which on it is lowered by itself, which takes 0.2 s: others are left to other processes."""
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
-
-
-@dataclass(frozen=True)
-class KernelText:
-    """LLVM IR of PrimFuncs that call each other, without names: those are put in when objects are linked."""
-
-    text: str
-    names: tuple[str, ...]
-    """Names of the functions; ``relax.function.0`` is the first."""
-    bodies: tuple[str, ...]
-    """Names of the functions that only these call; they are numbered after them."""
-    messages: tuple[str, ...]
-    """Kinds and texts of the errors, alternately, in the order of their numbers."""
-    loops: tuple[MarkedLoop, ...] = ()
-    """The loops by their numbers, where they are marked."""
-    support: tuple[str, ...] = ()
-    """The symbols of the support code that the text names, of those that not every archive has."""
-
-    def shown(self, code: str) -> str:
-        """Code made of the text, for people: with the names, and with the messages as comments before it."""
-        pairs = zip(self.messages[::2], self.messages[1::2], strict=True)
-        lines = [
-            f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}"
-            for i, (kind, text) in enumerate(pairs)
-        ]
-
-        def named(found: re.Match[str]) -> str:
-            sigil, kind, number = found.groups()
-            name = (*self.names, *self.bodies)[int(number)]
-            symbol = symbol_name(name) if kind == "function" else f"relax.{kind}.{name}"
-            return quoted(symbol) if sigil else symbol
-
-        return "\n".join([*lines, _NUMBERED.sub(named, code)])
-
-
-_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+|region\d+)\.(\d+)\b")
 
 
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:

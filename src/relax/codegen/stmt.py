@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Final, cast
 
 from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
+from ..native.formula import Val
+from ..native.types import is_small_float
 from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, const, is_const
 from ..prim.cells import PLACE
 from ..prim.intervals import dtype_range
@@ -42,13 +44,11 @@ from .allocate import allocate
 from .calls import call_function
 from .cell_calls import located_at
 from .context import Context, escaped
-from .formula import Val
+from .function_splitting import parts_of, scope_of, write_apart
 from .index import index
-from .known import LOOP_ANNOTATIONS, LOWER_FIRST, SCOPES, UNKNOWN, unknown_among
 from .memory import store
-from .parts import parts_of, scope_of, write_apart
-from .regions import run_in_parallel
-from .types import is_small_float
+from .parallel_regions import run_in_parallel
+from .supported_attributes import LOOP_ANNOTATIONS, LOWER_FIRST, SCOPES, UNKNOWN, unknown_among
 from .views import declare_view
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ..native.builder import ModuleBuilder, Operand
+from ..native.formula import Val
 from ..prim import Call
 from ..prim.instructions import TILES
-from .builder import ModuleBuilder, Operand
 from .context import Context
-from .formula import Val
 
 _INSTRUCTIONS: Final = {
     "bf16": "tdpbf16ps", "u8s8": "tdpbusd", "s8s8": "tdpbssd", "u8u8": "tdpbuud", "s8u8": "tdpbsud",

@@ -13,16 +13,16 @@ from math import gcd
 from typing import TypeAlias
 
 from ..ir import DataType, structural_equal
+from ..native.builder import Operand
+from ..native.formula import Val
+from ..native.types import memory_element
 from ..prim import EQ, LE, IntImm, PrimExpr, Var
 from ..tir import Buffer
 from ..tir.buffer import element_count
 from ..tir.usage import buffer_expressions
-from .builder import Operand
 from .context import Context, Memory, Storage, escaped
 from .facts import reads_memory
-from .formula import Val
 from .index import index
-from .types import memory_element
 
 Number: TypeAlias = "int | Val"
 Condition: TypeAlias = "bool | Val"

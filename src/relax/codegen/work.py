@@ -6,7 +6,7 @@ because LLVM turns several of them into one instruction (AMD EPYC, Zen 4). What 
 instructions: arithmetic, of which a core does two in a cycle, little; a load or a store as much as the second-level
 cache takes, unless its buffer is kept in registers; a function such as exp for what it is made of. Sizes and conditions
 that the function's parameters tell, or variables that are bound to such values on the way, count as they are when the
-loop runs, in the middle of the loops around them (`typical`).
+loop runs, in the middle of the loops around them (`typical_iteration`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from ..ir import DataType, GlobalVar, walk
+from ..native.formula import Val, constant, number_of
 from ..prim import BinaryExpr, Call, PrimExpr, Select, Var, post_order
 from ..prim.instructions import DOTS
 from ..tir import (
@@ -36,8 +37,7 @@ from ..tir import (
 )
 from ..tir.transform import PARALLEL_RANGE
 from .context import Context
-from .formula import Val, constant, number_of
-from .typical import Values, middle, typical
+from .typical_iteration import Values, middle, typical
 
 Work: TypeAlias = "float | Val"
 """A number of operations: known when compiling, or a double."""

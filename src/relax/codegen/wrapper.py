@@ -12,28 +12,20 @@ function, the argument, what was found and expected:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
+from ..native import support
+from ..native.argument_checks import argument_table, constant_size
+from ..native.builder import FunctionBuilder, Operand
+from ..native.formula import Val
+from ..native.types import element_type, is_small_float
 from ..prim import PrimExpr, Var
 from ..runtime.combine import FUNCTION
 from ..runtime.messages import IS, counted_arguments
 from ..tir import Buffer, overlap_message
 from ..tir.signature import ArgumentField, Signature
-from . import support
-from .argument_checks import argument_table, constant_size
-from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
-from .formula import Val
 from .matching import WrittenMatching
-from .types import element_type, is_small_float
-
-SYMBOL_PREFIX: Final = "__tvm_ffi_"
-
-
-def symbol_name(name: str) -> str:
-    """The exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
-    return SYMBOL_PREFIX + name
 
 
 class Wrapper(WrittenMatching):

@@ -46,41 +46,17 @@ from ..op.operands import is_absent
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from .compare import dims_of, same_attr, same_dims
 from .constraints import SameShapeConstraint, Use, active_rules
-from .matching import Match, Matched
+from .matching import Match, Pattern
 
 
-class DFPattern:
-    """The base of patterns: how they are combined, and matched. A pattern equals itself only."""
+class DFPattern(Pattern):
+    """The base of patterns: how they are combined, and matched."""
 
     def __init__(self, *parts: DFPattern) -> None:
         self.parts = parts
         rules = active_rules()
         if rules is not None:
             rules.built(self, parts)
-
-    @property
-    def is_computed(self) -> bool:
-        """True if whatever matches is computed by a binding: it is no variable from outside, and no constant."""
-        return False
-
-    # -- matching
-
-    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
-        """One step for each way in which this pattern fits an expression."""
-        raise NotImplementedError
-
-    def match(self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None) -> bool:
-        """True if an expression fits; `var2val` says the values of variables (`relax.analysis.get_var2val`)."""
-        return self.extract_matched_expr(expr, var2val) is not None
-
-    def extract_matched_expr(
-        self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None
-    ) -> Matched | None:
-        """The expression each part of the pattern matched, as it stands in the program; None if it does not fit."""
-        match = Match(var2val)
-        for _ in match.fit(self, expr):
-            return dict(match.matched)
-        return None
 
     # -- combining
 

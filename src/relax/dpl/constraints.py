@@ -9,17 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from .classes import DFPattern
+from .matching import Pattern
 
 
 class Use(NamedTuple):
     """The value of one pattern is an operand of the other's: at a position, or anywhere (-1)."""
 
-    used: DFPattern
-    user: DFPattern
+    used: Pattern
+    user: Pattern
     position: int
     only: bool
     """True if nothing else uses the value."""
@@ -28,7 +27,7 @@ class Use(NamedTuple):
 class SameShapeConstraint:
     """All values that some patterns match have one shape."""
 
-    def __init__(self, *args: DFPattern) -> None:
+    def __init__(self, *args: Pattern) -> None:
         self.patterns = args
         rules = active_rules()
         if rules is not None:
@@ -39,12 +38,12 @@ class SameShapeConstraint:
 class Rules:
     """The patterns and relations of a context."""
 
-    wholes: dict[DFPattern, None] = field(default_factory=dict["DFPattern", None])
+    wholes: dict[Pattern, None] = field(default_factory=dict[Pattern, None])
     """The patterns that are no part of others, in order: of calls, fields and tuples, and those in relations."""
     uses: list[Use] = field(default_factory=list[Use])
     same_shapes: list[SameShapeConstraint] = field(default_factory=list[SameShapeConstraint])
 
-    def built(self, pattern: DFPattern, parts: Iterable[DFPattern]) -> None:
+    def built(self, pattern: Pattern, parts: Iterable[Pattern]) -> None:
         """Note a new pattern, of which others are parts."""
         for part in parts:
             if not any(part in use[:2] for use in self.uses):

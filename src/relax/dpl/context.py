@@ -25,10 +25,9 @@ from ..ir import RelaxExpr
 from ..op import operator_of
 from ..op.intrinsic import DestinationPassing
 from ..prim import Verdict, prove_shape_equal
-from .classes import DFPattern
 from .compare import dims_of
 from .constraints import Rules, SameShapeConstraint, Use, active_rules, close_rules, open_rules
-from .matching import Match, Matched
+from .matching import Match, Matched, Pattern
 
 
 class PatternContext:
@@ -140,7 +139,7 @@ class _Search:
         self.skipped = skipped
         self.order = _connected(rules)
         self.match = Match(block.values)
-        self.candidates: dict[DFPattern, list[Var]] = {}
+        self.candidates: dict[Pattern, list[Var]] = {}
         outside = [var for var in block.users if var not in block.values]
         variables = dict.fromkeys([*outside, *block.bound])
         for pattern in self.order:
@@ -148,7 +147,7 @@ class _Search:
                 var for var in variables if var not in skipped and pattern.match(var, block.values)
             ]
 
-    def first(self, fixed: Mapping[DFPattern, Var]) -> Matched | None:
+    def first(self, fixed: Mapping[Pattern, Var]) -> Matched | None:
         """The first way to match, in which some patterns are matched by certain variables."""
         if not self.order:
             return None
@@ -157,7 +156,7 @@ class _Search:
             return dict(self.match.matched)
         return None
 
-    def step(self, at: int, fixed: Mapping[DFPattern, Var]) -> Iterator[None]:
+    def step(self, at: int, fixed: Mapping[Pattern, Var]) -> Iterator[None]:
         """The ways to match the patterns from a position in the order on."""
         if at == len(self.order):
             if all(map(self.same_shape, self.rules.same_shapes)):
@@ -175,7 +174,7 @@ class _Search:
                 if self.related(pattern):
                     yield from self.step(at + 1, fixed)
 
-    def related(self, pattern: DFPattern) -> bool:
+    def related(self, pattern: Pattern) -> bool:
         """True if the relations of a pattern to those matched before hold."""
         matched = self.match.matched
         return all(
@@ -194,9 +193,9 @@ class _Search:
         )
 
 
-def _connected(rules: Rules) -> list[DFPattern]:
+def _connected(rules: Rules) -> list[Pattern]:
     """The patterns to look for, those that are related to earlier ones first."""
-    order: list[DFPattern] = []
+    order: list[Pattern] = []
     waiting = dict(rules.wholes)
     while waiting:
         near = (p for p in waiting if any(p in use[:2] and {*use[:2]} & {*order} for use in rules.uses))

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..expr import Constant, Var, is_leaf
 from ..ir import RelaxExpr, structural_equal
 
-if TYPE_CHECKING:
-    from .classes import DFPattern
 
-Matched = dict["DFPattern", RelaxExpr]
+class Pattern:
+    """A pattern as matching sees it: it fits an expression in some ways. A pattern equals itself only."""
+
+    @property
+    def is_computed(self) -> bool:
+        """True if whatever matches is computed by a binding: it is no variable from outside, and no constant."""
+        return False
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        """One step for each way in which this pattern fits an expression."""
+        raise NotImplementedError
+
+    def match(self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None) -> bool:
+        """True if an expression fits; `var2val` says the values of variables (`relax.analysis.get_var2val`)."""
+        return self.extract_matched_expr(expr, var2val) is not None
+
+    def extract_matched_expr(
+        self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None
+    ) -> Matched | None:
+        """The expression each part of the pattern matched, as it stands in the program; None if it does not fit."""
+        match = Match(var2val)
+        for _ in match.fit(self, expr):
+            return dict(match.matched)
+        return None
+
+
+Matched = dict[Pattern, RelaxExpr]
 """The expression that each part of a pattern matched."""
 
 
@@ -50,7 +73,7 @@ class Match:
             return True
         return is_leaf(first) and not isinstance(first, Constant) and structural_equal(first, second)
 
-    def fit(self, pattern: DFPattern, expr: RelaxExpr) -> Iterator[None]:
+    def fit(self, pattern: Pattern, expr: RelaxExpr) -> Iterator[None]:
         """Yield once for each way in which a pattern matches an expression; `matched` describes it meanwhile."""
         if pattern in self.matched:
             if self.same(self.matched[pattern], expr):
@@ -64,7 +87,7 @@ class Match:
             if new:
                 del self.matched[pattern]
 
-    def fit_all(self, patterns: Sequence[DFPattern], exprs: Sequence[RelaxExpr]) -> Iterator[None]:
+    def fit_all(self, patterns: Sequence[Pattern], exprs: Sequence[RelaxExpr]) -> Iterator[None]:
         """The ways in which patterns fit as many expressions, in order."""
         if not patterns:
             yield

@@ -1,18 +1,18 @@
 """The way from a node to its printer.
 
-The printer stands far above this room and registers itself here, when it is loaded; a program that uses the lower rooms
-only has not loaded it, so that the first node to be printed does. Without it (or when it fails: broken IR must still
-print) a node shows as its class and fields.
+The printer stands far above this room and enters itself in `provided` when it is loaded; a program that uses the lower
+rooms only has not loaded it, so that the first node to be printed does. Without it (or when it fails: broken IR must
+still print) a node shows as its class and fields.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 from .deep import run_deep
 from .diagnostics import DiagnosticError
+from .provided import is_provided, provide, provided
 
 
 class Printer(Protocol):
@@ -25,18 +25,12 @@ class Printer(Protocol):
     def show_text(self, text: str, style: str | None) -> None: ...
 
 
-_printer: Printer | None = None
-_PRINTER_MODULE: Final = "relax.script.printer"
-
-
 def _loaded_printer() -> Printer | None:
     """The printer; None where its room is not installed."""
-    if _printer is None:
-        try:
-            importlib.import_module(_PRINTER_MODULE)
-        except ImportError:
-            return None
-    return _printer
+    try:
+        return cast(Printer, provided("printer"))
+    except ImportError:
+        return None
 
 
 _dialects: list[tuple[Callable[[Any], bool], Printer]] = []
@@ -53,8 +47,7 @@ def _printer_of(node: Any) -> Printer | None:
 
 def register_printer(printer: Printer) -> None:
     """Make `printer` the one behind `.script()`, `.show()` and `repr`."""
-    global _printer
-    _printer = printer
+    provide("printer", printer)
 
 
 def script(node: Any, **options: Any) -> str:
@@ -79,10 +72,10 @@ def show(node: Any, **options: Any) -> None:
 
 def show_text(text: str, style: str | None = None) -> None:
     """Print Python text, highlighted when the output is a terminal."""
-    if _printer is None:
-        print(text)  # noqa: T201
+    if is_provided("printer"):
+        cast(Printer, provided("printer")).show_text(text, style)
     else:
-        _printer.show_text(text, style)
+        print(text)  # noqa: T201
 
 
 def represent(node: Any) -> str:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ..expr import PrimValue, Tuple
-from ..ir import DataType, RelaxExpr, StructInfo
+from ..expr import Call, PrimValue, Tuple
+from ..ir import DataType, RelaxExpr, Span, StructInfo
 from ..prim import PrimExpr
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
-
-if TYPE_CHECKING:
-    from .base import Operator
 
 
 class Exactness(Enum):
@@ -52,6 +49,16 @@ Axes = tuple[int, ...]
 """A permutation: dimension d of the permuted tensor is dimension axes[d] of the tensor."""
 
 
+class Caller(Protocol):
+    """The part of an operator that a permuted call uses."""
+
+    def raw_call(
+        self, args: Sequence[RelaxExpr], sinfo_args: Sequence[StructInfo] = (), span: Span | None = None
+    ) -> Call:
+        """A call of the operator on expressions as they are."""
+        ...
+
+
 @dataclass(frozen=True)
 class Permuted:
     """A call of an operator on permuted operands that gives permuted results.
@@ -62,12 +69,12 @@ class Permuted:
     1 before it is permuted. Axes of an operand that is a tuple are those of each tensor in it.
     """
 
-    operator: Operator
+    operator: Caller
     operands: tuple[Axes | RelaxExpr | None, ...]
     results: tuple[Axes | None, ...]
 
 
-def pointwise(operator: Operator, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+def pointwise(operator: Caller, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
     """The permutation of an element-wise operator, whose largest operands have as many dimensions as `axes`."""
     ranks = [info.ndim if isinstance(info, TensorStructInfo) else 0 for info in infos]
     known = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)

@@ -9,12 +9,12 @@ instrument) goes the way of every closure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import tvm_ffi
 
-from .closure import Closure
+from .closure import Closure, Machine
 from .compiled import machine_value, passed
 from .dtypes import NUMPY_DTYPES
 from .nd import NDArray
@@ -23,7 +23,6 @@ from .values import export_value, import_value
 
 if TYPE_CHECKING:
     from .info import FuncInfo, Info
-    from .vm import VirtualMachine
 
 
 _EXPORTED: Final = frozenset(dtype for dtype in NUMPY_DTYPES.values() if dtype.isbuiltin == 1)
@@ -31,12 +30,22 @@ _EXPORTED: Final = frozenset(dtype for dtype in NUMPY_DTYPES.values() if dtype.i
 _new_array: Final = object.__new__
 
 
+class EntryMachine(Machine, Protocol):
+    """The part of the virtual machine that its entry points use."""
+
+    is_watched: bool
+
+    def bind_arguments(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments of a call, in order, as values of the machine. Raises TypeError and ValueError."""
+        ...
+
+
 class EntryPoint(Closure):
     """A function of a machine that has been compiled, as users call it."""
 
     __slots__ = ("_count", "_function", "_infos", "_vm")
 
-    def __init__(self, machine: VirtualMachine, name: str, target: Any, info: FuncInfo) -> None:
+    def __init__(self, machine: EntryMachine, name: str, target: Any, info: FuncInfo) -> None:
         super().__init__(machine, name, target, (), info)
         self._vm = machine
         self._function: tvm_ffi.Function = target.compiled.function

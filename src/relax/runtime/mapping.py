@@ -5,7 +5,7 @@ takes most of the time of loading them, for memory that was never used is dear: 
 virtual machine has to find it first (AMD EPYC: 256 MB take 2 ms to map, and 250 to 780 to allocate).
 
 A mapped file whose owner writes to it changes the constants, and one that is cut off ends the process. So only files
-that are replaced and never written to are mapped: those of the cache (`relax.codegen.cache`), on a file system of this
+that are replaced and never written to are mapped: those of the cache (`relax.farm.cache`), on a file system of this
 machine. What the program writes to the memory stays its own, and the memory outlives the file's name.
 """
 

@@ -5,10 +5,10 @@ Scalar expressions are those of `relax.prim`, under their TVM names here as well
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..ir.provided import provided
 from ..ir.tvm_names import answer_missing
 from ..prim import (
     EQ,
@@ -197,12 +197,12 @@ from .written import overlap_message, promised_apart, written_params
 
 if TYPE_CHECKING:
     explain: Callable[..., Any]
-    """Reports on the loops of a kernel's machine code: `relax.codegen.explain`, loaded when it is first used."""
+    """Reports on the loops of a kernel's machine code: `relax.explanation.explain`, loaded when it is first used."""
 else:
 
     def __getattr__(name: str) -> Any:
         if name == "explain":
-            return importlib.import_module("relax.codegen").explain
+            return provided("explain")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

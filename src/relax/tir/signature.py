@@ -9,7 +9,7 @@
 
 `SizeMatching` has the second and the third step. The interpreter (`relax.tir.arguments`) makes these checks; code
 generation writes them, for calls from outside and for calls between PrimFuncs. The first step, which looks at each
-argument by itself, is a function of the support code of kernels (`relax.codegen.argument_checks`).
+argument by itself, is a function of the support code of kernels (`relax.native.argument_checks`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
 from ..prim import FloatImm, IntImm, PrimExpr, StringImm, Var, convert, mark_nonnegative
 from ..prim.expr import bind_value
 from .buffer import STORE, Buffer, BufferRegion, IterVar, check_indices, optional, to_indices
-from .specialize import specialize
+from .functor import substitute
+from .specialization import specialized_values
 
 
 class Stmt(Node):
@@ -309,7 +310,9 @@ class PrimFunc(BaseFunc):
 
     def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
         """The function for known sizes, scalars and buffers: see `relax.tir.specialize`."""
-        return specialize(self, param_map)
+        values = specialized_values(self.params, self.buffer_map, param_map)
+        params = tuple(param for param in self.params if param not in values)
+        return cast("PrimFunc", substitute(self.replace(params=params), values))
 
     def __post_init__(self) -> None:
         for buffer in self.buffer_map.values():

@@ -1,6 +1,6 @@
 """Element-wise formulas that are faster, and less exact, than those of the operators.
 
-There is one for tanh only. The kernels of exp and erf are straight code of few steps already (codegen/math.py); looser
+There is one for tanh only. The kernels of exp and erf are straight code of few steps already (native/math.py); looser
 bounds would save two or three of them.
 """
 

@@ -12,6 +12,7 @@ from ..runtime.bytecode import Operand
 from ..runtime.compiled import COMPILED_PREFIX
 from ..tir import PrimFunc
 from .compilable import compilable_functions
+from .host_builtins import FORMS
 from .host_function import HostFunction
 from .program_table import ProgramTable
 
@@ -32,7 +33,10 @@ def compile_functions(
         for name in names:
             function = mod[name]
             assert isinstance(function, Function)
-            yield f"{COMPILED_PREFIX}{name}", HostFunction(mod, table, compiled).compile(name, function)
+            yield (
+                f"{COMPILED_PREFIX}{name}",
+                HostFunction(mod, table, compiled, FORMS).compile(name, function),
+            )
         builder.set_compiled(names, table.cells)
 
     return LaterFunctions([f"{COMPILED_PREFIX}{name}" for name in names], made())

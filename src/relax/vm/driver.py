@@ -19,12 +19,12 @@ from ..codegen import (
     executes,
     resolve,
 )
-from ..codegen.apart import ERRANDS, KernelsApart
 from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
-from ..codegen.object import expect_kernels, machine_of
-from ..codegen.parallel import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
-from ..codegen.recall import NOTHING, KernelMemory, compiler_files, usual_passes
+from ..codegen.out_of_process import ERRANDS, KernelsApart
 from ..expr import Call, Function
+from ..farm.objects import expect_kernels, machine_of
+from ..farm.recall import NOTHING, KernelMemory, compiler_files, usual_passes
+from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential

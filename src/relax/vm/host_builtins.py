@@ -6,9 +6,9 @@ other. The condition of a check is one under which the builtin would return with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Var
 from ..ir import RelaxExpr
@@ -21,15 +21,11 @@ from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.match import ASSERT_IMM, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
 from ..tir.statements import conjunction
+from .host_function import Form, HostFunction
 from .host_values import Dims, Fields, HostValue, Memory, Number, Register, TensorFacts
-
-if TYPE_CHECKING:
-    from .host_function import HostFunction
 
 _INT, _BOOL, _FLOAT = 1, 2, 3
 """Type indices of tvm-ffi."""
-
-Form = Callable[["HostFunction", Call], HostValue]
 
 
 def _i64(value: int) -> PrimExpr:
@@ -63,7 +59,7 @@ _KINDS: Final = ("tensor", "shape", "scalar", "tuple")
 
 
 def _match(f: HostFunction, call: Call) -> HostValue:
-    """The builtin is called unless the value passes its native check (`relax.codegen.cells.matching`)."""
+    """The builtin is called unless the value passes its native check (`relax.native.cells.matching`)."""
     kind = call.args[2]
     check = str(kind.value) if isinstance(kind, StringImm) else "tensor"
     device = _i64(0) if isinstance(kind, StringImm) else f.device(call, 2)

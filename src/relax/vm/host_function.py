@@ -31,10 +31,10 @@ kernels past the checks of their arguments where that is safe (`direct_calls`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from ..expr import (
     Call,
@@ -87,7 +87,6 @@ from ..tir.functor import substitute
 from ..tir.statements import conjunction, seq_of
 from .direct_calls import DirectCall, TensorArgument, direct_call
 from .heap_slots import Slots
-from .host_builtins import FORMS
 from .host_flow import Bound, last_uses, makes_heap, result_allocations
 from .host_values import (
     Dims,
@@ -110,13 +109,20 @@ HEAP_BUILTIN: Final = "vm.builtin.on_heap"
 _MAKE_ARRAY: Final = "ffi.Array"
 
 
-class HostFunction:
-    """Compiles one function. The forms of builtins (`host_builtins`) write by the methods without underscore."""
+Form: TypeAlias = "Callable[[HostFunction, Call], HostValue]"
+"""Writes what a call of a builtin does."""
 
-    def __init__(self, mod: IRModule, table: ProgramTable, compiled: frozenset[str]) -> None:
+
+class HostFunction:
+    """Compiles one function. The `forms` of builtins (`host_builtins`) write by the methods without underscore."""
+
+    def __init__(
+        self, mod: IRModule, table: ProgramTable, compiled: frozenset[str], forms: Mapping[str, Form]
+    ) -> None:
         self.mod = mod
         self.table = table
         self.compiled = compiled
+        self._forms = forms
         self.name = ""
         self.r, self.c = PrimVar("r", "handle"), PrimVar("c", "handle")
         self.heap: Buffer | None = None
@@ -274,7 +280,7 @@ class HostFunction:
             args = [self._operand(arg) for arg in call.args]
             with self.placed("", known=not tail):
                 return self._relax(name, args, tail)
-        form = FORMS.get(name)
+        form = self._forms.get(name)
         effects = BUILTINS[name].effects if name in BUILTINS else UNKNOWN
         foreign = BUILTINS[name].program_errors if name in BUILTINS else True
         with self.placed(name, foreign):

@@ -1,7 +1,7 @@
 """Cache of built programs, keyed by everything that determines the result of a build.
 
 To build a model again takes seconds, though all its kernels are in the cache: graph passes, the choice of schedules,
-the order of constants. So the kernel cache (`relax.codegen.cache`) keeps whole programs as well:
+the order of constants. So the kernel cache (`relax.farm.cache`) keeps whole programs as well:
 
     key     the digest of the module (names, spans and the elements of constants included), and of what else decides
             the program: target, options, pipeline, PassContext, the compiler's files, versions
@@ -29,10 +29,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import tvm_ffi
 
-from ..codegen import cache, executes, later
-from ..codegen.object import compiler_version
-from ..codegen.recall import compiler_files, target_words
+from ..codegen import executes
 from ..expr import Constant, Var
+from ..farm import background_writes, cache
+from ..farm.objects import compiler_version
+from ..farm.recall import compiler_files, target_words
 from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
 from ..ir.transform import PassContext
@@ -47,7 +48,7 @@ from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
 from ..transform.pipeline import BUILT_IN
 
-_HIGHER: Final = frozenset({"__pycache__", "cli", "frontend", "relay", "testing", "training"})
+_HIGHER: Final = frozenset({"__pycache__", "cli", "explanation", "frontend", "relay", "testing", "training"})
 """The rooms that `build` does not use."""
 
 _LARGE: Final = 1 << 16
@@ -86,7 +87,7 @@ class ProgramMemory:
 
     def load(self) -> Executable | None:
         """The program that was built before; None if there is none that can be trusted."""
-        later.wait_for(self.key)  # it may have been built a moment ago
+        background_writes.wait_for(self.key)  # it may have been built a moment ago
         try:
             executable, reason = self._load()
         except _WRONG:
@@ -152,7 +153,7 @@ class ProgramMemory:
         if sum(map(len, pieces)) < _LATER:
             write()
         else:
-            later.do_later(self.key, write)
+            background_writes.do_later(self.key, write)
 
     def _shared(self, values: Sequence[Any]) -> dict[int, str]:
         """The constants of a program, by index, that are in the memory of those of the module.

@@ -10,7 +10,7 @@ import pytest
 
 import relax
 from relax.analysis import assert_well_formed, memory_plan
-from relax.analysis.memory import excluded
+from relax.analysis.memory_figures import excluded
 from relax.ir.transform import PassContext, VerifyInstrument
 from relax.script import ir as I
 from relax.script import relax as R

@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,12 +37,9 @@ from ...transform.fold_constant import (
 )
 from ..building import Branch, branch_of, sized
 from .model import dtype_name
-from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
+from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, Subgraph, TensorType, Value
 from .values import Sequence as SequenceValue
 from .wire import LARGE
-
-if TYPE_CHECKING:
-    from .graph import GraphReader
 
 _NO_SIZES: Mapping[int, PrimExpr] = MappingProxyType({})
 
@@ -56,6 +53,14 @@ FAR = 1 << 40
 
 So are trip counts: exporters write the greatest int64 for "until the condition fails".
 """
+
+
+class SubgraphReader(Protocol):
+    """The part of the reader of graphs that converters of nodes use: reading the graphs that a node holds."""
+
+    def read_subgraph(self, subgraph: Subgraph, inputs: Sequence[Value | None]) -> list[Value | None]:
+        """The results of a graph for values of its inputs."""
+        ...
 
 
 class Emitter:
@@ -73,7 +78,7 @@ class Emitter:
         self.span: Span | None = None
         self._signed: set[PrimVar] = set()
         self._open_ranks: list[str] = []
-        self.reader: GraphReader
+        self.reader: SubgraphReader
         """The reader of graphs, for converters of nodes that hold some."""
 
     # -- the node being converted

@@ -1,9 +1,0 @@
-"""Explanations of kernels: what the machine code of each innermost loop does, and why it is not vectorised."""
-
-from __future__ import annotations
-
-from .explain import explain
-from .report import LoopReport, MachineCode
-from .shown import Explanation
-
-__all__ = ["Explanation", "LoopReport", "MachineCode", "explain"]

@@ -1,0 +1,12 @@
+"""Explanations of kernels: what the machine code of each innermost loop does, and why it is not vectorised."""
+
+from __future__ import annotations
+
+from ..ir.provided import provide
+from .explain import explain
+from .report import LoopReport, MachineCode
+from .shown import Explanation
+
+provide("explain", explain)
+
+__all__ = ["Explanation", "LoopReport", "MachineCode", "explain"]

@@ -1,0 +1,179 @@
+"""Explaining kernels: from PrimFuncs to reports on the innermost loops of their machine code.
+
+The kernels are written as always, with the instructions of each loop marked (`lines`). Another process lets LLVM
+compile them (`worker.emit_notes`), since LLVM's remarks are an option of a process. The marks arrive in the assembly
+as lines.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from ..codegen.module import kernel_texts
+from ..farm import worker
+from ..farm.host import resolve
+from ..farm.kernel_text import KernelText, MarkedLoop
+from ..farm.objects import machine_of
+from ..farm.worker import Machine
+from ..farm.worker_processes import START
+from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
+from ..target import Target
+from ..tir import For, PrimFunc, lower
+from ..tir.transform import PARALLEL_BODY
+from .assembly import COMMENTS, MachineLoop, architecture, machine_loops
+from .lines import loop_at, with_lines
+from .remarks import Remarks, read_remarks, reason_of
+from .report import LoopReport, MachineCode, machine_code
+from .shown import Explanation
+
+
+def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Explanation:
+    """A report on each innermost loop of a PrimFunc's machine code, or of those of the PrimFuncs of a module.
+
+    It says whether the loop is vectorised, and why not, and counts what an iteration does: ``explain(func).show()``,
+    ``.save("kernel.html")``, ``.loops``. Instructions are told apart for x86-64 and AArch64, loops also for RISC-V.
+    Raises DiagnosticError for what cannot be compiled, or is no PrimFunc; ValueError for other machines.
+    """
+    chosen = resolve(target)
+    if architecture(chosen.triple) not in COMMENTS:
+        readable = ", ".join(sorted(COMMENTS))
+        raise ValueError(f"target {chosen}: its machine code is not read; that of {readable} is")
+    lowered = lower(_prim_funcs(func), chosen)
+    funcs = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
+    kernels = kernel_texts(funcs, chosen, mark_loops=True)
+    titles = {name: str(f.attrs.get(PARALLEL_BODY, name)) for name, f in funcs.items()}
+    reports: list[LoopReport] = []
+    for kernel, (assembly, remarks) in zip(kernels, _compiled(kernels, machine_of(chosen)), strict=True):
+        found = machine_loops(assembly, chosen.triple)
+        reports += _Kernel(kernel.loops, titles, chosen).reports(found, read_remarks(remarks))
+    return Explanation(lowered, chosen, tuple(reports))
+
+
+def _prim_funcs(func: object) -> IRModule:
+    """The PrimFuncs as a module. Raises DiagnosticError if there is none."""
+    if isinstance(func, PrimFunc):
+        return IRModule.from_expr(func)
+    if isinstance(func, IRModule):
+        chosen: dict[str, BaseFunc] = {
+            g.name_hint: f for g, f in func.functions.items() if isinstance(f, PrimFunc)
+        }
+        if chosen:
+            return IRModule(chosen)
+        message = "the module has no PrimFunc whose machine code could be explained"
+        raise DiagnosticError(Diagnostic("E5908", message, hint="run LegalizeOps first"))
+    message = f"explain takes a PrimFunc or a module of PrimFuncs, found {type(func).__name__}"
+    raise DiagnosticError(Diagnostic("E5908", message))
+
+
+def _compiled(kernels: Sequence[KernelText], machine: Machine) -> list[tuple[str, str]]:
+    """The assembly with comments, and LLVM's remarks, of each kernel."""
+    if not kernels:
+        return []
+    messages = [json.dumps(machine), *(with_lines(kernel.text) for kernel in kernels)]
+    sent = b"".join(worker.packed(message.encode()) for message in messages)
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        START,
+        json.dumps([*map(str, sys.path)]),
+        worker.__file__,
+        "note",
+    ]
+    done = subprocess.run(command, input=sent, capture_output=True, check=False)
+    texts = worker.unpacked(done.stdout)
+    complaints = done.stderr.decode(errors="replace")
+    remarks = complaints.split("\0")
+    if len(texts) != len(kernels):
+        message = f"LLVM does not accept the code that was generated: {remarks[-1].strip()[-300:]}"
+        raise DiagnosticError(Diagnostic("E5909", message, hint="this is an error of relax"))
+    return [(text.decode(), remark) for text, remark in zip(texts, remarks, strict=False)]
+
+
+class _Kernel:
+    """The loops of a kernel, and the reports on those that are innermost in its machine code."""
+
+    def __init__(self, loops: Sequence[MarkedLoop], titles: dict[str, str], target: Target) -> None:
+        self.loops = loops
+        self.titles = titles
+        self.target = target
+
+    def reports(self, found: Sequence[MachineLoop], remarks: dict[int, Remarks]) -> list[LoopReport]:
+        """Reports in the order of the program: on loops with machine code, and on innermost ones that are gone."""
+        codes: dict[int, list[MachineCode]] = {}
+        for machine_loop in found:
+            number = self._owner(machine_loop)
+            if number is not None:
+                codes.setdefault(number, []).append(machine_code(machine_loop, self.target.triple))
+        outer = {loop.parent for loop in self.loops}
+        return [
+            self._report(number, codes.get(number, []), remarks.get(number, Remarks()))
+            for number in range(len(self.loops))
+            if number in codes or number not in outer
+        ]
+
+    def _owner(self, machine_loop: MachineLoop) -> int | None:
+        """The innermost loop of the program around all instructions of known origin; the most frequent, if none is."""
+        numbers = [loop_at(instruction.line) for instruction in machine_loop.instructions]
+        origins = [number for number in numbers if number is not None]
+        if not origins:
+            return None
+        around = [self._around(number) for number in set(origins)]
+        common = [number for number in around[0] if all(number in path for path in around)]
+        return common[0] if common else max(set(origins), key=origins.count)
+
+    def _around(self, number: int) -> list[int]:
+        """A loop and those around it, innermost first."""
+        path = [number]
+        while (parent := self.loops[path[-1]].parent) is not None:
+            path.append(parent)
+        return path
+
+    def _report(self, number: int, codes: Sequence[MachineCode], remarks: Remarks) -> LoopReport:
+        main = max(codes, key=_work) if codes else None
+        copies = [code for code in codes if main is not None and _work(code) == _work(main)]
+        others = {_work(code): code for code in codes if code not in copies}
+        vectorised = main is not None and main.is_vectorised
+        lanes, interleaved = max(remarks.vectorised, default=(0, 0)) if vectorised else (0, 0)
+        marked = self.loops[number]
+        return LoopReport(
+            function=self.titles[marked.function],
+            path=tuple(_name(self.loops[i].loop) for i in reversed(self._around(number))),
+            loop=marked.loop,
+            number=number,
+            main=main,
+            others=tuple(others.values()),
+            copies=len(copies),
+            lanes=lanes,
+            interleaved=interleaved,
+            reason=self._reason(main, remarks),
+        )
+
+    def _reason(self, main: MachineCode | None, remarks: Remarks) -> str:
+        if main is None:
+            return "; ".join(remarks.events) or "no loop is left: its code is part of the code around it"
+        if main.is_vectorised is not False:
+            return ""
+        reasons: list[str] = []
+        if self.target.opt_level < 2:
+            reasons.append("the target's opt-level is below 2")
+        if main.calls:
+            reasons.append(f"it calls {', '.join(main.calls)}, element by element")
+        refusal = reason_of([text for text in remarks.refusals if not (main.calls and "call" in text)])
+        reasons += [refusal] if refusal else []
+        if main.exits and "end early" not in refusal:
+            reasons.append("it may end early: a check may fail in it")
+        return "; ".join(reasons) or "LLVM gives no reason"
+
+
+def _work(code: MachineCode) -> tuple[int, int, int]:
+    """The order of the loops made of one: the main one works on the widest vectors and computes most."""
+    return code.vector_bits or 0, code.flops or 0, code.instructions
+
+
+def _name(loop: object) -> str:
+    return loop.loop_var.name if isinstance(loop, For) else "while"

@@ -1,0 +1,352 @@
+"""The cache of what was compiled: one keyed store on disk (`store`) of kernels, notes and whole programs.
+
+    kernel    the object of an IR text, in which functions, buffers and variables have no names, for a target and
+              versions (`objects`)
+    note      JSON: which object a PrimFunc became (`recall`), what LLVM says of a machine (`llvm_queries`), which file
+              a program became (`relax.vm.recall`)
+    program   a file by itself, as `Executable.save` writes it, named after its contents. Large ones are written while
+              they are used already (`background_writes`). Programs take at most three quarters of the cache: a few
+              large ones do not push out the kernels.
+
+Nothing that goes wrong here fails a build: the object is compiled again.
+
+    RELAX_CACHE=0            switches the cache off
+    RELAX_CACHE_PROGRAMS=0   keeps and finds kernels, and no whole programs
+    RELAX_CACHE_DIR          where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
+    RELAX_CACHE_SIZE         how large it may grow, e.g. 200M (default 2G, also for what is no size); the least
+                             recently used entries go first
+    RELAX_CACHE_DEBUG=1      says on stderr what was found, what was not, and why
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import math
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from ..runtime.forks import hold_at_fork
+from .store import (
+    LARGEST_ENTRY,
+    CorruptedError,
+    Entry,
+    Key,
+    NoStoreError,
+    Removed,
+    Store,
+    key_of_contents,
+)
+from .store import key_of as key_of
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT_SIZE: Final = 2 << 30
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_PROGRAM: Final = ".program"
+
+
+@dataclass
+class Statistics:
+    """Counts of cache events since the process began (or `reset`)."""
+
+    hits: int = 0
+    misses: Counter[str] = field(default_factory=Counter[str])
+    """Reason → count."""
+    stored: int = 0
+    evicted: int = 0
+    problems: int = 0
+    """Entries that could not be written or removed."""
+    programs: int = 0
+    """Whole programs that were found."""
+    programs_missed: Counter[str] = field(default_factory=Counter[str])
+    """Reason → count of programs that were not."""
+    programs_stored: int = 0
+
+    def reset(self) -> None:
+        """Start counting anew."""
+        self.__init__()
+
+
+statistics: Final = Statistics()
+
+_lock = threading.Lock()
+_enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=None)
+_waiting: Final[dict[Key, bytes]] = {}
+"""Notes to be kept with the first object."""
+
+
+# -------------------------------------------------------------------------------------- switches
+
+
+def enabled() -> bool:
+    """True if the cache is used here."""
+    chosen = _enabled.get()
+    return not _is_off("RELAX_CACHE") if chosen is None else chosen
+
+
+def keeps_programs() -> bool:
+    """True if whole programs are kept and looked for here."""
+    return enabled() and not _is_off("RELAX_CACHE_PROGRAMS")
+
+
+def _is_off(variable: str) -> bool:
+    return os.environ.get(variable, "1") in ("0", "off", "no")
+
+
+@contextlib.contextmanager
+def disabled() -> Generator[None]:
+    """Compile without the cache inside the ``with``."""
+    token = _enabled.set(False)
+    try:
+        yield
+    finally:
+        _enabled.reset(token)
+
+
+def directory() -> Path:
+    """The directory of entries; it need not exist. Raises OSError if the user has no home directory to keep them in."""
+    chosen = os.environ.get("RELAX_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        if chosen:
+            return Path(chosen).expanduser() / "kernels"
+        root = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
+    except RuntimeError as problem:  # no HOME, and the password database does not know the user either
+        raise NotADirectoryError(20, str(problem)) from None
+    if not root.is_absolute():
+        raise NotADirectoryError(20, "HOME is no absolute path")
+    return root / "relax" / "kernels"
+
+
+def size_limit() -> int:
+    """The bytes the cache may take; the default for a text that is no finite number."""
+    text = os.environ.get("RELAX_CACHE_SIZE", "").strip().upper().removesuffix("B")
+    try:
+        number = float(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else float(text)
+    except ValueError:
+        return _DEFAULT_SIZE
+    return max(0, int(number)) if math.isfinite(number) else _DEFAULT_SIZE
+
+
+def program_limit() -> int:
+    """The bytes that whole programs may take together."""
+    return _store.limit_of(_PROGRAM)
+
+
+def say(message: str, *arguments: object) -> None:
+    """Log a decision; on stderr under RELAX_CACHE_DEBUG."""
+    if os.environ.get("RELAX_CACHE_DEBUG", "0") not in ("", "0") and not _log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("relax cache: %(message)s"))
+        _log.addHandler(handler)
+        _log.setLevel(logging.DEBUG)
+        _log.propagate = False
+    _log.debug(message, *arguments)
+
+
+_store: Final = Store(directory, size_limit, {_PROGRAM: Fraction(3, 4)})
+
+
+# -------------------------------------------------------------------------------------- entries
+
+
+def load(key: Key, what: str = "module") -> bytes | None:
+    """The object stored under a key; None if there is none that can be trusted."""
+    return load_all({key: what}).get(key)
+
+
+def load_noted(key: Key, what: str) -> bytes | None:
+    """The object that a note names; None, without a word, if it is not there any more."""
+    data = noted(key)
+    if data is not None:
+        say("%s: found %s", what, key.name)
+        with _lock:
+            statistics.hits += 1
+    return data
+
+
+def noted(key: Key) -> bytes | None:
+    """The note stored under a key. Notes say where objects are, and count neither as hits nor as misses."""
+    return _read(key)[0] if enabled() else None
+
+
+def load_all(wanted: Mapping[Key, str]) -> dict[Key, bytes]:
+    """The objects stored under keys, without those of which there is none that can be trusted.
+
+    `wanted` says what to call each object in the log.
+    """
+    return {key: data for key, data in load_each(wanted.items()) if data is not None}
+
+
+def load_each(wanted: Iterable[tuple[Key, str]]) -> Iterator[tuple[Key, bytes | None]]:
+    """The same one by one, while `wanted` is still being made; None for an object that there is not."""
+    used = enabled()
+    absent: dict[Key, str] = {}
+    for key, what in wanted:
+        data, reason = _read(key) if used else (None, "the cache is switched off")
+        if data is not None:
+            say("%s: found %s", what, key.name)
+            with _lock:
+                statistics.hits += 1
+        elif reason:
+            _missed(what, reason)
+        else:
+            absent[key] = what
+        yield key, data
+    sources = _store.sources() if absent else frozenset[str]()
+    for key, what in absent.items():
+        elsewhere = "it was compiled for another target or by another version"
+        _missed(what, elsewhere if key.source in sources else "this code was not compiled before")
+
+
+def _missed(what: str, reason: str) -> None:
+    with _lock:
+        statistics.misses[reason] += 1
+    say("%s: compiled, since %s", what, reason)
+
+
+def _read(key: Key) -> tuple[bytes | None, str]:
+    """An object, or why there is none; no reason for an entry that is not there."""
+    try:
+        return _store.read(key), ""
+    except FileNotFoundError:
+        return None, ""
+    except NoStoreError:
+        return None, "there is no cache yet"
+    except CorruptedError:
+        return None, "its entry is corrupted"
+    except OSError as error:
+        return None, f"the cache cannot be read ({error.strerror or error})"
+
+
+def store(key: Key, data: bytes) -> None:
+    """Keep an object. A disk that is full or read-only only means that it is not kept."""
+    if note(key, data):
+        with _lock:
+            statistics.stored += 1
+            waiting = dict(_waiting)
+            _waiting.clear()
+        for other, text in waiting.items():
+            note(other, text)
+
+
+def note(key: Key, data: bytes) -> bool:
+    """Keep a note, as `store` keeps an object, but uncounted; True if it is kept."""
+    if not enabled() or min(size_limit(), LARGEST_ENTRY) < len(data):
+        return False
+    return _kept(key, lambda: _store.write(key, data))
+
+
+def note_beside(key: Key, data: bytes) -> None:
+    """Keep a note once there is a cache; creating it here would hide that no kernel is in it yet."""
+    with contextlib.suppress(OSError):
+        if enabled() and not _store.exists():
+            with _lock:
+                _waiting[key] = data
+            return
+    note(key, data)
+
+
+def was_stored_elsewhere(key: Key) -> bool:
+    """True if there is an entry of the same source for another environment."""
+    return key.source in _store.sources()
+
+
+def _kept(key: Key, write: Callable[[], Removed]) -> bool:
+    """Write an entry; True if it is kept."""
+    try:
+        removed = write()
+    except OSError as error:
+        with _lock:
+            statistics.problems += 1
+        say("%s is not kept: %s", key.name, error)
+        return False
+    _count(removed)
+    return True
+
+
+# -------------------------------------------------------------------------------------- whole programs
+
+
+def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
+    """Keep the file of a program under the digest of its contents; True if it is kept."""
+    size = sum(map(len, pieces))
+    if not keeps_programs() or size > program_limit():
+        say("a program of %d bytes is not kept: there is room for %d", size, program_limit())
+        return False
+    key = key_of_contents(digest, _PROGRAM)
+    kept = _kept(key, lambda: _store.write_file(key, pieces))
+    if kept:
+        with _lock:
+            statistics.programs_stored += 1
+    return kept
+
+
+def open_program(digest: bytes) -> io.BufferedReader | None:
+    """The file of a program, to be checked against the digest by the one who reads it; None if it cannot be opened."""
+    try:
+        return _store.open(key_of_contents(digest, _PROGRAM))
+    except OSError:
+        return None
+
+
+def remove_program(digest: bytes) -> None:
+    """Remove the file of a program that turned out to be damaged."""
+    _store.remove(key_of_contents(digest, _PROGRAM))
+
+
+def program_found(name: str) -> None:
+    """Count a program that was found, and say so."""
+    with _lock:
+        statistics.programs += 1
+    say("program %s: found", name)
+
+
+def program_missed(name: str, reason: str) -> None:
+    """Count a program that is built, and say why."""
+    with _lock:
+        statistics.programs_missed[reason] += 1
+    say("program %s: built, since %s", name, reason)
+
+
+# -------------------------------------------------------------------------------------- housekeeping
+
+
+def entries() -> list[Entry]:
+    """Path, size and time of last use of every entry, the least recently used first."""
+    return _store.entries()
+
+
+def prune(limit: int | None = None) -> int:
+    """Remove the least recently used entries until a tenth of the limit is free again, if the cache has outgrown it.
+
+    What writers that died left behind goes too. Returns how many files were removed.
+    """
+    return _count(_store.prune(limit))
+
+
+def clear() -> int:
+    """Remove every entry; how many there were."""
+    return _count(_store.clear())
+
+
+def _count(removed: Removed) -> int:
+    """Count files that were removed, and say which could not be."""
+    for error in removed.problems:
+        say("cannot remove %s: %s", error.filename, error)
+    with _lock:
+        statistics.evicted += removed.count
+        statistics.problems += len(removed.problems)
+    return removed.count
+
+
+hold_at_fork(_lock)

@@ -1,0 +1,241 @@
+"""Descriptions of machines, asked of LLVM and of this system.
+
+`resolve` gives a target the description of its machine. There is no table of processors here: tiny functions are
+compiled for the processor, and the instructions LLVM chose are the answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from ..target import Caches, Machine, Target
+from . import worker
+from .llvm_queries import answer, answered, host_facts, question
+from .worker import llvm
+
+
+def resolve(target: Target | str | None = None) -> Target:
+    """A target with the description of its machine; the current target, or the host, if none is given.
+
+    Raises ValueError when LLVM does not know the triple, the processor or a feature.
+    """
+    if target is None:
+        target = Target.current() or "llvm"
+    chosen = target if isinstance(target, Target) else Target(target)
+    if chosen.is_resolved:
+        return chosen
+    options = chosen.attrs
+    if any(name.lstrip("+-") == "help" for name in (options.get("mcpu", ""), *chosen.mattr)):
+        raise ValueError("'help' is no processor or feature: LLVM's llc lists them")
+    is_host = "mcpu" not in options and "mtriple" not in options
+    native = is_host or options.get("mcpu") == "native"
+    triple = elf_triple(options.get("mtriple") or host_facts().triple)
+    cpu = host_cpu() if native else options.get("mcpu", "")
+    features = ",".join([*([host_facts().features] if native else []), *chosen.mattr])
+    found = described(triple, cpu, features)
+    system = host_caches() if native else Caches()
+    return chosen.with_machine(
+        dataclasses.replace(
+            found,
+            vector_bits=options.get("vector-width", 0) or found.vector_bits,
+            caches=Caches(
+                *(options.get(f"{name}-cache", 0) or getattr(system, name) for name in ("l1", "l2", "l3"))
+            ),
+            cores=options.get("num-cores", 0) or host_cores(),
+        )
+    )
+
+
+def host_cpu() -> str:
+    """This machine's processor, as LLVM names it."""
+    return host_facts().cpu
+
+
+def host_cores() -> int:
+    """The processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def host_caches() -> Caches:
+    """The data caches of this machine's first core, as Linux describes them; typical sizes where it does not."""
+    sizes: dict[str, int] = {}
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        digits = re.fullmatch(r"(\d+)([KM])", size)
+        if kind != "Instruction" and digits is not None:
+            sizes[f"l{level}"] = int(digits[1]) << (10 if digits[2] == "K" else 20)
+    return Caches(**{name: size for name, size in sizes.items() if name in ("l1", "l2", "l3")})
+
+
+def elf_triple(triple: str) -> str:
+    """The triple with ELF as its object format, which the loader reads on every system."""
+    system_is_elf = not any(word in triple for word in ("darwin", "macos", "ios", "windows", "wasm"))
+    return triple if system_is_elf or triple.endswith("-elf") else f"{triple}-elf"
+
+
+@lru_cache(maxsize=64)
+def described(triple: str, cpu: str, features: str) -> Machine:
+    """The description of a machine without its caches and cores: from the cache, or from LLVM.
+
+    Raises ValueError as `check` does.
+    """
+    key = question("machine", triple, cpu, features)
+    kept = answered(key)
+    if isinstance(kept, dict):
+        fields = cast("dict[str, Any]", kept)
+        values = {n: frozenset(map(str, v)) if n in _SETS else v for n, v in fields.items()}
+        return dataclasses.replace(Machine(triple, cpu, features), **values)
+    check(triple, cpu, features)
+    found = probe(triple, cpu, features)
+    answer(key, {n: sorted(v) if n in _SETS else v for n in _PROBED for v in [getattr(found, n)]})
+    return found
+
+
+_SETS = ("dot_products", "tiles")
+_PROBED = ("pointer_bits", "vector_bits", "vector_registers", "fma", "half_conversion", *_SETS)
+"""The fields of a machine that `probe` finds."""
+
+
+@lru_cache(maxsize=64)
+def check(triple: str, cpu: str, features: str) -> None:
+    """Raise ValueError when LLVM does not know the triple, the processor or a feature, or has no 64-bit ELF for it."""
+    worker.initialize(triple)
+    try:
+        llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise ValueError(f"target triple {triple!r}: {str(error).strip()}") from None
+    for feature in filter(None, features.split(",")):
+        if not re.fullmatch(r"[+-][\w.-]+", feature):
+            raise ValueError(f"target feature {feature!r}: write +name or -name")
+    if not re.fullmatch(r"[\w.+-]*", cpu):
+        raise ValueError(f"{cpu!r} is not the name of a processor")
+    layout = str(worker.target_machine(worker.Machine(triple, "", "", 3)).target_data)
+    if not layout.startswith("e-") or "p:32:32" in layout or "m:e" not in layout:
+        raise ValueError(f"target triple {triple!r}: only 64-bit little-endian machines are supported")
+    host = elf_triple(host_facts().triple), host_cpu(), host_facts().features
+    if (triple, cpu, features) != host:
+        _check_with_llvm(triple, cpu, features)
+
+
+def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
+    """LLVM only warns about unknown names, on stderr, or ends the process (`-sse`): so another process asks it."""
+    code = "import sys, relax.farm.host as m; m.probe(*sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, triple, cpu, features], capture_output=True, text=True, check=False
+    )
+    complaint = next((line for line in done.stderr.splitlines() if "not a recognized" in line), None)
+    if complaint is not None:
+        raise ValueError(f"LLVM: {complaint.partition(' (')[0]} ({triple})")
+    if done.returncode != 0:
+        given = f"{cpu or triple} {features}"
+        raise ValueError(f"LLVM cannot compile for {_shortened(given)}: {done.stderr.strip()[-200:]}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:100]} … {text[-100:]}"
+
+
+_PROBE = """
+define void @add(ptr %a) {
+  %x = load <16 x float>, ptr %a
+  %y = fadd <16 x float> %x, %x
+  store <16 x float> %y, ptr %a
+  ret void
+}
+define float @fma(float %x, float %y, float %z) {
+  %r = call float @llvm.fmuladd.f32(float %x, float %y, float %z)
+  ret float %r
+}
+define double @double(double %x) {
+  %r = fadd double %x, %x
+  ret double %r
+}
+define float @half(half %x) {
+  %r = fpext half %x to float
+  ret float %r
+}
+define void @bf16(ptr %a, ptr %b) {
+  %x = load <16 x float>, ptr %a
+  %r = fptrunc <16 x float> %x to <16 x bfloat>
+  store <16 x bfloat> %r, ptr %b
+  ret void
+}
+declare float @llvm.fmuladd.f32(float, float, float)
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+"""
+
+_DOT = """
+define i32 @{name}(<16 x i8> %a, <16 x i8> %b) {{
+  %x = {a}ext <16 x i8> %a to <16 x i32>
+  %y = {b}ext <16 x i8> %b to <16 x i32>
+  %p = mul <16 x i32> %x, %y
+  %r = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %p)
+  ret i32 %r
+}}
+"""
+_DOTS = {"u8s8": ("z", "s"), "s8s8": ("s", "s"), "u8u8": ("z", "z")}
+_DOT_INSTRUCTION = r"\b(vpdpbusd|vpdpbssd|vpdpbuud|usdot|sdot|udot)\b"
+
+
+@lru_cache(maxsize=64)
+def probe(triple: str, cpu: str, features: str) -> Machine:
+    """The description of a machine without its caches and cores, read from the code LLVM makes of small functions."""
+    body = _PROBE + "".join(_DOT.format(name=name, a=a, b=b) for name, (a, b) in _DOTS.items())
+    is_x86 = triple.startswith(("x86_64", "i386", "i686"))
+    if is_x86:
+        # LLVM itself prefers 256 bits on some machines that have 512: ask for what there is.
+        wide = ' "prefer-vector-width"="512" {'
+        body = body.replace("@add(ptr %a) {", f"@add(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
+    text = assembly(body, triple, cpu, features)
+    add = _body(text, "add")
+    bits = next((b for b, name in ((512, "zmm"), (256, "ymm")) if f"%{name}" in add), 128)
+    dots = {name for name in _DOTS if re.search(_DOT_INSTRUCTION, _body(text, name))}
+    # Of x86, conversions of 512 bits to 256: AVX-NE-CONVERT, which has no dot products, converts 256.
+    if re.search(r"\bvcvtneps2bf16.*, %ymm|\bbfcvtn", _body(text, "bf16")):
+        dots.add("bf16")
+    return Machine(
+        triple=triple,
+        cpu=cpu,
+        features=features,
+        pointer_bits=64,  # `check` refuses the rest
+        vector_bits=bits,
+        vector_registers=16 if is_x86 and bits < 512 else 32,
+        fma=bool(re.search(r"\bv?fn?madd", _body(text, "fma"))),
+        half_conversion=re.search(r"__(extendhfsf2|gnu_h2f_ieee)", _body(text, "half")) is None,
+        dot_products=frozenset(dots),
+        tiles=frozenset(_tiles(features) if is_x86 else ()),
+    )
+
+
+def _tiles(features: str) -> set[str]:
+    """The operands of the tile instructions that are among the features."""
+    enabled = {name[1:]: name.startswith("+") for name in features.split(",") if name}
+    if not enabled.get("amx-tile"):
+        return set()
+    return {kind for kind in ("int8", "bf16") if enabled.get(f"amx-{kind}")}
+
+
+def assembly(ir: str, triple: str, cpu: str, features: str) -> str:
+    """The assembly text LLVM makes of IR, without optimising it first."""
+    machine = worker.target_machine(worker.Machine(triple, cpu, features, 3))
+    module = llvm.parse_assembly(f'target triple = "{triple}"\n{ir}')
+    return str(machine.emit_assembly(module))
+
+
+def _body(text: str, function: str) -> str:
+    start = text.find(f"\n{function}:")
+    end = text.find(".size", start)
+    return text[start:end]

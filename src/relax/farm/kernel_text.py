@@ -1,0 +1,61 @@
+"""LLVM IR of kernels, as it is written by code generation and compiled by the farm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ..native.builder import quoted
+from ..runtime.native import PACKED_PREFIX
+from ..tir import For, While
+
+
+def symbol_name(name: str) -> str:
+    """The exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
+    return PACKED_PREFIX + name
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedLoop:
+    """A loop whose instructions are marked by its number: its function, and the number of the loop around it."""
+
+    function: str
+    loop: For | While
+    parent: int | None
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """LLVM IR of PrimFuncs that call each other, without names: those are put in when objects are linked."""
+
+    text: str
+    names: tuple[str, ...]
+    """Names of the functions; ``relax.function.0`` is the first."""
+    bodies: tuple[str, ...]
+    """Names of the functions that only these call; they are numbered after them."""
+    messages: tuple[str, ...]
+    """Kinds and texts of the errors, alternately, in the order of their numbers."""
+    loops: tuple[MarkedLoop, ...] = ()
+    """The loops by their numbers, where they are marked."""
+    support: tuple[str, ...] = ()
+    """The symbols of the support code that the text names, of those that not every archive has."""
+
+    def shown(self, code: str) -> str:
+        """Code made of the text, for people: with the names, and with the messages as comments before it."""
+        pairs = zip(self.messages[::2], self.messages[1::2], strict=True)
+        lines = [
+            f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}"
+            for i, (kind, text) in enumerate(pairs)
+        ]
+
+        def named(found: re.Match[str]) -> str:
+            sigil, kind, number = found.groups()
+            name = (*self.names, *self.bodies)[int(number)]
+            symbol = symbol_name(name) if kind == "function" else f"relax.{kind}.{name}"
+            return quoted(symbol) if sigil else symbol
+
+        return "\n".join([*lines, _NUMBERED.sub(named, code)])
+
+
+_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+|region\d+)\.(\d+)\b")

@@ -1,0 +1,137 @@
+"""Answers of LLVM about machines, kept in the cache, so that a build that finds its program there needs no LLVM.
+
+To load LLVM takes 50 ms and 50 MB, and 30 MB more to have it compile anything. Its answers depend on the library, and
+those about this machine on the processor as the system shows it:
+
+    key     the question, the file of llvmlite's library (size and time), its version, the files that ask;
+            of this machine: the system, the processor's description
+    note    the answer, as JSON
+
+Of this machine there is a key only on Linux, which describes processors in a file. Elsewhere, and where the cache is
+switched off, LLVM is asked in each process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import sys
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from ..runtime.cpu_features import grants_tiles
+from . import cache
+from .store import digest
+from .worker import llvm
+
+_ASKING: Final = ("host.py", "llvm_queries.py", "worker.py")
+"""The files that decide what is asked, and what is made of the answer."""
+
+_CHANGING: Final = frozenset(
+    {
+        "processor",
+        "cpu MHz",
+        "bogomips",
+        "BogoMIPS",
+        "physical id",
+        "siblings",
+        "core id",
+        "cpu cores",
+        "apicid",
+    }
+    | {"initial apicid"}
+)
+"""The lines of a processor's description that say which one it is, or how fast it runs now."""
+
+
+class HostFacts(NamedTuple):
+    """Facts about this machine and LLVM."""
+
+    triple: str
+    """The triple of this process."""
+    cpu: str
+    """This machine's processor, as LLVM names it."""
+    features: str
+    """This machine's features, those switched off by the system or a hypervisor included, as LLVM text."""
+    llvm_version: str
+
+
+@lru_cache(maxsize=1)
+def host_facts() -> HostFacts:
+    """The facts about this machine: from the cache, or from LLVM."""
+    processor = _processor()
+    key = None if processor is None else question("host", processor, *platform.uname(), str(grants_tiles()))
+    kept = answered(key)
+    if isinstance(kept, list) and len(cast("list[Any]", kept)) == len(HostFacts._fields):
+        return HostFacts(*map(str, cast("list[Any]", kept)))
+    facts = HostFacts(
+        str(llvm.get_process_triple()),
+        str(llvm.get_host_cpu_name()),
+        _features(),
+        ".".join(map(str, llvm.llvm_version_info)),
+    )
+    answer(key, facts)
+    return facts
+
+
+def question(*words: str) -> cache.Key | None:
+    """The key of LLVM's answer to a question; None if nothing tells this LLVM from others."""
+    asking = _asking()
+    return None if asking is None else cache.key_of("\n".join(words), "LLVM says", asking)
+
+
+def answered(key: cache.Key | None) -> Any:
+    """The answer that is kept; None if there is none."""
+    data = None if key is None else cache.noted(key)
+    try:
+        return None if data is None else json.loads(data)
+    except ValueError:  # a note of some other form
+        return None
+
+
+def answer(key: cache.Key | None, value: Any) -> None:
+    """Keep an answer, which JSON can hold."""
+    if key is not None:
+        cache.note_beside(key, json.dumps(value).encode())
+
+
+@lru_cache(maxsize=1)
+def _asking() -> str | None:
+    """The library that answers, and the files that ask; None if they are not to be seen."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return None
+    libraries = sorted((Path(spec.origin).parent / "binding").glob("*llvmlite.*"))
+    try:
+        files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in libraries]
+        asking = [Path(__file__).with_name(name).read_bytes() for name in _ASKING]
+    except OSError:
+        return None
+    code = digest([b"\0".join(asking)], 16).hex()
+    return "\n".join([*files, version("llvmlite"), code]) if files else None
+
+
+def _processor() -> str | None:
+    """The system's description of the first processor; None where there is none."""
+    if sys.platform != "linux":
+        return None
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    lines = text.partition("\n\n")[0].splitlines()
+    return "\n".join(line for line in lines if line.partition("\t")[0] not in _CHANGING)
+
+
+def _features() -> str:
+    try:
+        features = str(llvm.get_host_cpu_features().flatten())
+        return features if "+amx-" not in features or grants_tiles() else features.replace("+amx-", "-amx-")
+    except RuntimeError:  # LLVM does not know how to ask on this system: the processor's name has to do
+        return ""
+
+
+__all__ = ["HostFacts", "answer", "answered", "host_facts", "question"]

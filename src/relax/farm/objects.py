@@ -1,0 +1,168 @@
+"""Kernels as objects: from the cache, or compiled; and the support code they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from importlib.metadata import version
+from typing import NamedTuple, TypeVar
+
+from ..ir import Diagnostic, DiagnosticError
+from ..native.cells import cells_text, library_text
+from ..native.pool import pool_text
+from ..native.support import support_text
+from ..target import Target
+from . import cache, worker
+from .kernel_text import KernelText
+from .llvm_queries import host_facts
+from .store import digest
+from .worker_processes import Aside, Compilers
+
+#: part of every cache key: raise it when the passes of `worker` change
+PIPELINE_VERSION = 5
+
+_T = TypeVar("_T")
+
+
+def compiler_version() -> str:
+    """All that decides the machine code, beside the IR and the target, or that it must fit."""
+    support = digest([support_text().encode()], 8).hex()
+    numbers = host_facts().llvm_version
+    return f"pipeline {PIPELINE_VERSION}, support {support}, llvmlite {version('llvmlite')}, LLVM {numbers}"
+
+
+def machine_of(target: Target) -> worker.Machine:
+    """The machine of a target, for LLVM."""
+    return worker.Machine(target.triple, target.mcpu, target.features, target.opt_level)
+
+
+class CompiledObject(NamedTuple):
+    """A kernel with its object, and the key of that in the cache."""
+
+    kernel: KernelText
+    data: bytes
+    key: cache.Key
+
+
+class CompiledObjects(NamedTuple):
+    """Kernels with their objects, and how many of those had to be compiled."""
+
+    units: list[CompiledObject]
+    compiled: int
+
+
+def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: Compilers) -> CompiledObjects:
+    """The object of every kernel; the first kernels are compiled while others are written."""
+    machine = machine_of(target)
+    environment = (*map(str, machine), compiler_version())
+    written: list[tuple[KernelText, cache.Key]] = []
+    texts: dict[cache.Key, str] = {}
+    objects: dict[cache.Key, bytes] = {}
+    missing: list[cache.Key] = []
+
+    def wanted() -> Iterator[tuple[cache.Key, str]]:
+        for kernel in kernels:
+            key = cache.key_of(kernel.text, *environment)
+            written.append((kernel, key))
+            if key not in texts:
+                texts[key] = kernel.text
+                yield key, ", ".join(kernel.names)
+
+    def missing_texts() -> Iterator[str]:
+        for key, data in cache.load_each(wanted()):
+            if data is not None:
+                objects[key] = data
+            else:
+                missing.append(key)
+                yield texts[key]
+
+    compiled = accepted(lambda: compilers.emit(missing_texts()))
+    for key, data in zip(missing, compiled, strict=True):
+        objects[key] = data
+        cache.store(key, data)
+    return CompiledObjects(
+        [CompiledObject(kernel, objects[key], key) for kernel, key in written], len(missing)
+    )
+
+
+@lru_cache(maxsize=8)
+def support_object(machine: worker.Machine) -> bytes:
+    """The object of the support code of kernels: from the cache, or compiled."""
+    return _shared_object("support code of kernels", *_with_triple(support_text(), machine))
+
+
+@lru_cache(maxsize=8)
+def pool_object(machine: worker.Machine) -> bytes:
+    """The object of the thread pool: from the cache, or compiled."""
+    return _shared_object("the thread pool", *_pool(machine))
+
+
+@lru_cache(maxsize=8)
+def cells_object(triple: str) -> bytes:
+    """The object of the support code of compiled Relax functions: from the cache, or compiled."""
+    return _shared_object("support code of compiled functions", *_cells(triple))
+
+
+@lru_cache(maxsize=8)
+def library_object(triple: str) -> bytes:
+    """The object of the support code of shared libraries, which is seldom run: from the cache, or compiled."""
+    return _shared_object("support code of shared libraries", *_library(triple))
+
+
+def _pool(machine: worker.Machine) -> Aside:
+    return _with_triple(pool_text(machine.triple), machine)
+
+
+def _cells(triple: str) -> Aside:
+    return _with_triple(cells_text(), _any_processor(triple, 1))
+
+
+def _library(triple: str) -> Aside:
+    return _with_triple(library_text(), _any_processor(triple, 0))
+
+
+def _with_triple(code: str, machine: worker.Machine) -> Aside:
+    return f'target triple = "{machine.triple}"\n{code}', machine
+
+
+def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
+    """Have that many texts of kernels, and the support code of most programs, compiled by processes of their own."""
+    shared = (_pool(machine_of(target)), _cells(target.triple), _library(target.triple))
+    wanted = count > 0 and cache.enabled()
+    compilers.expect(count, [one for one in shared if wanted and cache.noted(_shared_key(*one)) is None])
+
+
+def keep_shared(compilers: Compilers) -> None:
+    """Put the support code that was compiled aside into the cache, where those who need it find it."""
+    for (text, machine), data in compilers.done_aside.items():
+        if data:
+            cache.store(_shared_key(text, machine), data)
+
+
+def _any_processor(triple: str, opt_level: int) -> worker.Machine:
+    """The machine for code that all targets of a triple share, whatever their processors and levels."""
+    return worker.Machine(triple, "", "", opt_level)
+
+
+def _shared_key(text: str, machine: worker.Machine) -> cache.Key:
+    return cache.key_of(text, *map(str, machine), compiler_version())
+
+
+def _shared_object(name: str, text: str, machine: worker.Machine) -> bytes:
+    key = _shared_key(text, machine)
+    cached = cache.load_all({key: name}).get(key)
+    if cached is None:
+        cached = accepted(lambda: worker.emit_object(text, machine))
+        cache.store(key, cached)
+    return cached
+
+
+def accepted(compile_: Callable[[], _T]) -> _T:
+    """The LLVM module of generated code. Raises DiagnosticError if it does not accept the code."""
+    try:
+        return compile_()
+    except RecursionError:  # of what writes the code
+        raise
+    except RuntimeError as error:
+        message = f"LLVM does not accept the code that was generated: {str(error).strip()}"
+        raise DiagnosticError(Diagnostic("E5909", message, hint="this is an error of relax")) from None

@@ -1,0 +1,336 @@
+"""A keyed store on disk: files in one directory, found by digests. The only place where the farm keeps anything.
+
+Every kind of entry (kernels, notes, answers of LLVM, whole programs) follows one discipline:
+
+    key         `Key`: digests of the source and of everything else that decides the contents (`key_of`), and a kind
+    trust       entries hold code that will run: the directory is the user's alone (0700), and only regular files of
+                the user are opened; a directory that others own or can write to raises PermissionError
+    checksum    an entry that is read whole (`read`) carries one of its key and its contents, so that an entry under
+                another entry's name is none; the file of a kind that is opened (`open`) is checked by its reader
+    writing     atomic: a temporary file is renamed; of several writers the last one wins, and there are no locks
+    eviction    the least recently used entries go first; a kind with a share of the limit never takes more than it
+
+Failures raise OSError here; `cache` decides what they mean for a build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..runtime.files import write_parts
+from ..runtime.forks import hold_at_fork
+
+_MAGIC: Final = b"relax kernel 2\n"
+_CHECKSUM: Final = 32
+_HEADER: Final = len(_MAGIC) + _CHECKSUM
+LARGEST_ENTRY: Final = (1 << 30) - _HEADER
+"""Bytes of the largest entry that is read whole."""
+_PRUNES: Final = 32
+"""After how great a part of its size the store is looked through for what is to be removed."""
+_STALE_SECONDS: Final = 3600.0
+_TEMPORARY: Final = ".new-"
+
+
+def digest(parts: Iterable[bytes], size: int) -> bytes:
+    """The digest of parts one after the other, of `size` bytes: that of all keys and checksums."""
+    state = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        state.update(part)
+    return state.digest()
+
+
+@dataclass(frozen=True)
+class Key:
+    """The key of an entry: its source, and all else that decides its contents."""
+
+    source: str
+    environment: str
+    kind: str = ""
+    """Suffix of the file's name: one of the kinds that have a share, or none."""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return f"{self.source}-{self.environment}{self.kind}"
+
+
+def key_of(text: str, *environment: str) -> Key:
+    """The key of an entry made from a text in an environment (target, versions)."""
+    return Key(digest([text.encode()], 20).hex(), digest(["\n".join(environment).encode()], 8).hex())
+
+
+def key_of_contents(contents: bytes, kind: str) -> Key:
+    """The key of an entry that is named after a digest of its contents."""
+    text = contents.hex()
+    return Key(text[:40], text[40:56], kind)
+
+
+class CorruptedError(OSError):
+    """An entry's checksum does not fit."""
+
+
+class NoStoreError(OSError):
+    """There is no directory yet."""
+
+
+class Entry(NamedTuple):
+    """A file of the store."""
+
+    path: Path
+    size: int
+    used: float
+    """Time of last use."""
+
+
+class Removed(NamedTuple):
+    """The files that were removed, and the errors of those that could not be."""
+
+    count: int
+    problems: list[OSError]
+
+
+class Store:
+    """The entries in a directory, within a limit of bytes; both are asked for anew each time, and may raise OSError.
+
+    `shares` are the parts of the limit that entries of some kinds may take together.
+    """
+
+    def __init__(
+        self, directory: Callable[[], Path], limit: Callable[[], int], shares: Mapping[str, Fraction]
+    ) -> None:
+        self._directory, self._limit, self._shares = directory, limit, shares
+        self._lock = threading.Lock()
+        hold_at_fork(self._lock)
+        self._unpruned: int | None = None
+        """The bytes written since the last look; None before the first one."""
+        kinds = "|".join(map(re.escape, shares))
+        self._name = re.compile(rf"[0-9a-f]{{40}}-[0-9a-f]{{16}}({kinds})?|{re.escape(_TEMPORARY)}.*")
+        """The names of files that the store makes; it removes no other file."""
+
+    def limit_of(self, kind: str) -> int:
+        """The bytes that the entries of a kind may take together."""
+        return int(self._limit() * self._shares.get(kind, Fraction(1)))
+
+    def exists(self) -> bool:
+        """True if there is a directory. Raises OSError if it cannot be trusted."""
+        return self._trusted(create=False) is not None
+
+    # -- reading
+
+    def read(self, key: Key) -> bytes:
+        """The contents of an entry that was written with `write`.
+
+        Raises FileNotFoundError if there is none, NoStoreError if there is no directory, CorruptedError if the entry
+        is damaged (it is removed), another OSError if it cannot be read.
+        """
+        path = self._path(key)
+        with _open_own_file(path, LARGEST_ENTRY + _HEADER) as file:
+            data = file.read(os.fstat(file.fileno()).st_size + 1)
+        body = data[_HEADER:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEADER] != _checksum(key, [body]):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise CorruptedError(5, "its entry is corrupted")
+        _touch(path)
+        return body
+
+    def open(self, key: Key) -> io.BufferedReader:
+        """The file of an entry that was written with `write_file`, for a reader who checks it. Raises OSError."""
+        path = self._path(key)
+        file = _open_own_file(path, self.limit_of(key.kind))
+        _touch(path)
+        return file
+
+    def sources(self) -> frozenset[str]:
+        """The sources of all entries, whatever their environments."""
+        with contextlib.suppress(OSError):
+            return frozenset(entry.name.partition("-")[0] for entry in os.scandir(self._directory()))
+        return frozenset()
+
+    # -- writing
+
+    def write(self, key: Key, data: bytes) -> Removed:
+        """Write an entry with its checksum, and make room for it. Raises OSError."""
+        return self.write_file(key, (_MAGIC, _checksum(key, [data]), data))
+
+    def write_file(self, key: Key, pieces: Iterable[bytes | memoryview]) -> Removed:
+        """Write an entry as it is, and make room for it. Raises OSError."""
+        folder = self._trusted(create=True)
+        if folder is None:
+            raise FileNotFoundError(2, "the directory was removed")
+        size = _write_atomically(folder, key.name, pieces)
+        with self._lock:
+            due = self._unpruned is None or self._unpruned > self._limit() // _PRUNES
+            self._unpruned = 0 if due else (self._unpruned or 0) + size
+        return self.prune() if due else Removed(0, [])
+
+    # -- removing
+
+    def entries(self) -> list[Entry]:
+        """All entries, the least recently used first."""
+        found: list[Entry] = []
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self._directory()):
+                with contextlib.suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and self._name.fullmatch(entry.name):
+                        found.append(Entry(Path(entry.path), status.st_size, status.st_mtime))
+        return sorted(found, key=lambda entry: entry.used)
+
+    def prune(self, limit: int | None = None) -> Removed:
+        """Remove the least recently used entries until a tenth of the limit is free again, if there are too many.
+
+        Kinds that have outgrown their shares come first. What writers that died left behind goes too.
+        """
+        limit = self._limit() if limit is None else limit
+        found = self.entries()
+        stale = time.time() - _STALE_SECONDS
+        doomed = [entry for entry in found if entry.path.name.startswith(_TEMPORARY) and entry.used < stale]
+        for kind, share in self._shares.items():
+            doomed += _surplus([entry for entry in found if entry.path.suffix == kind], int(limit * share), 0)
+        gone = set(doomed)
+        doomed += _surplus([entry for entry in found if entry not in gone], limit, limit // 10)
+        return _removed(entry.path for entry in doomed)
+
+    def clear(self) -> Removed:
+        """Remove every entry."""
+        return _removed(entry.path for entry in self.entries())
+
+    def remove(self, key: Key) -> None:
+        """Remove an entry that turned out to be damaged."""
+        with contextlib.suppress(OSError):
+            (self._directory() / key.name).unlink()
+
+    # -- the directory
+
+    def _path(self, key: Key) -> Path:
+        folder = self._trusted(create=False)
+        if folder is None:
+            raise NoStoreError(2, "there is no directory yet")
+        return folder / key.name
+
+    def _trusted(self, create: bool) -> Path | None:
+        """The directory, if it is the user's alone; None if there is none. Raises PermissionError if it is not."""
+        folder = self._directory()
+        if create:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            status = os.stat(folder)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(20, f"{folder} is not a directory")
+        if not _is_own(status) or (os.name == "posix" and status.st_mode & 0o022):
+            raise PermissionError(13, f"{folder} belongs to, or can be changed by, another user")
+        return folder
+
+
+def _checksum(key: Key, pieces: Iterable[bytes]) -> bytes:
+    """The digest stored in an entry: of its key, and of its contents."""
+    return digest([key.name.encode() + b"\n", *pieces], _CHECKSUM)
+
+
+def _touch(path: Path) -> None:
+    """Note that a file was used."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _open_own_file(path: Path, largest: int) -> io.BufferedReader:
+    """A regular file of the user's, of a size, open for reading. Raises OSError for all else, without opening it."""
+    _check_file(path, os.lstat(path), largest)
+    # What was put there in the meantime is not waited for.
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
+    file = open(os.open(path, flags), "rb")  # noqa: SIM115  (the caller closes it)
+    try:
+        _check_file(path, os.fstat(file.fileno()), largest)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _check_file(path: Path, status: os.stat_result, largest: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(22, f"{path} is not a regular file")
+    if not _is_own(status):
+        raise PermissionError(13, f"{path} does not belong to this user")
+    if status.st_size > largest:
+        raise OSError(27, f"{path} is too large for an entry")
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return os.name != "posix" or status.st_uid == os.geteuid()
+
+
+def _write_atomically(folder: Path, name: str, pieces: Iterable[bytes | memoryview]) -> int:
+    """Write a file, which appears under its name when it is whole; its size."""
+    descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)  # mode 0600
+    try:
+        with open(descriptor, "wb") as file:
+            write_parts(file, pieces)
+            size = os.fstat(file.fileno()).st_size
+        os.replace(temporary, folder / name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return size
+
+
+def _surplus(found: Collection[Entry], limit: int, room: int) -> list[Entry]:
+    """The least recently used entries, without which the others leave `room` below a limit; none if all fit."""
+    doomed: list[Entry] = []
+    total = sum(entry.size for entry in found)
+    if total > limit:
+        for entry in found:
+            if total <= limit - room:
+                break
+            doomed.append(entry)
+            total -= entry.size
+    return doomed
+
+
+def _removed(paths: Iterable[Path]) -> Removed:
+    """Remove files."""
+    count = 0
+    problems: list[OSError] = []
+    for path in dict.fromkeys(paths):
+        try:
+            path.unlink()
+            count += 1
+        except FileNotFoundError:
+            pass  # another process was faster
+        except OSError as error:
+            problems.append(error)
+    return Removed(count, problems)
+
+
+__all__ = [
+    "LARGEST_ENTRY",
+    "CorruptedError",
+    "Entry",
+    "Key",
+    "NoStoreError",
+    "Removed",
+    "Store",
+    "digest",
+    "key_of",
+    "key_of_contents",
+]
