@@ -160,7 +160,7 @@ class At:
 
 
 @dataclass(slots=True)
-class Program:
+class ProgramFacts:
     """Records collected from a program; `module` is None for a single function."""
 
     module: IRModule | None
@@ -185,9 +185,9 @@ class Program:
     """For each recursive global function, the number of its group."""
 
 
-def collect(obj: IRModule | BaseFunc | RelaxExpr) -> Program:
+def collect(obj: IRModule | BaseFunc | RelaxExpr) -> ProgramFacts:
     """Walk a module, a function or an expression."""
-    program = Program(obj if isinstance(obj, IRModule) else None)
+    program = ProgramFacts(obj if isinstance(obj, IRModule) else None)
     if isinstance(obj, RelaxExpr):
         name: str = obj.attrs.get("global_symbol", "") if isinstance(obj, BaseFunc) else ""
         _Collector(program, name).expr(obj)
@@ -209,7 +209,7 @@ def first_span(*nodes: Node | None) -> Span | None:
 class _Collector:
     """Walks one global function."""
 
-    def __init__(self, program: Program, name: str, counter: list[int] | None = None) -> None:
+    def __init__(self, program: ProgramFacts, name: str, counter: list[int] | None = None) -> None:
         self.program = program
         self.counter = counter if counter is not None else [0]
         self.scope = Region(None, "sequence", name)
@@ -579,7 +579,7 @@ __all__ = [
     "Definition",
     "FunctionLiteral",
     "Place",
-    "Program",
+    "ProgramFacts",
     "Region",
     "ShapeHolder",
     "ShapeUse",

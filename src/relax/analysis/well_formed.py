@@ -15,7 +15,7 @@ from ..ir.deep import nested_too_deeply
 from .derived import check_derived
 from .nodes import BROKEN_NODE, check_nodes
 from .normal_form import check_normal_form
-from .program import Program, collect
+from .program import ProgramFacts, collect
 from .rules import RULES
 
 Checked = IRModule | BaseFunc | RelaxExpr
@@ -41,7 +41,7 @@ def check_well_formed(obj: Checked) -> list[Diagnostic]:
     return sorted(found, key=_position)
 
 
-def _unknown_functions(program: Program) -> list[Diagnostic]:
+def _unknown_functions(program: ProgramFacts) -> list[Diagnostic]:
     """The mentions of functions that the module does not have; what a lone function may mention is not known."""
     if program.module is None:
         return []

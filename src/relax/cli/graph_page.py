@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from .graph import Graph, GraphNode
-from .layout import Layout, place
+from .layout import GraphLayout, place
 
 NODE_HEIGHT = 48.0
 CHARACTER = 6.8
@@ -71,7 +71,7 @@ def _node(number: int, node: GraphNode, width: float, centre: tuple[float, float
     )
 
 
-def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: Layout) -> str:
+def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: GraphLayout) -> str:
     source, target = edge
     (x1, y1), (x2, y2) = layout.places[source], layout.places[target]
     half = NODE_HEIGHT / 2

@@ -31,7 +31,7 @@ from ..runtime.info import (
 )
 from .failures import MISFIT_INPUT, failure
 from .images import IMAGES, read_image
-from .models import Signature
+from .models import ModelSignature
 
 RANDOM_INTEGERS: Final = 10
 """Random integers are below this, so that they may be indices of most tables."""
@@ -51,7 +51,9 @@ class Input:
     source: str
 
 
-def gather_inputs(signature: Signature, options: argparse.Namespace, sizes: Mapping[str, int]) -> list[Input]:
+def gather_inputs(
+    signature: ModelSignature, options: argparse.Namespace, sizes: Mapping[str, int]
+) -> list[Input]:
     """The inputs of a function, in order. Raises DiagnosticError with all that is missing or does not fit."""
     params = dict(signature.params)
     files = _files(options.input, signature)
@@ -82,7 +84,7 @@ def _info_of(value: Any) -> Info:
     )
 
 
-def _check_sizes(signature: Signature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
+def _check_sizes(signature: ModelSignature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
     """Raise DiagnosticError for sizes of dimensions that are not there, or that files contradict."""
     names = variables(info for _, info in signature.params)
     for name, size in sizes.items():
@@ -102,7 +104,7 @@ def _check_sizes(signature: Signature, sizes: Mapping[str, int], env: Mapping[st
 # --------------------------------------------------------------------------------------------- files
 
 
-def _files(words: Sequence[str], signature: Signature) -> dict[str, Input]:
+def _files(words: Sequence[str], signature: ModelSignature) -> dict[str, Input]:
     """The inputs that files give, by name."""
     params = dict(signature.params)
     files: dict[str, Input] = {}

@@ -21,7 +21,7 @@ MOST_BENDS = 30_000
 
 
 @dataclass
-class Layout:
+class GraphLayout:
     """The centre of each node; for each edge, the bends between its ends; the size of the whole."""
 
     places: list[tuple[float, float]]
@@ -40,7 +40,7 @@ class _Layers:
     below: list[list[int]] = field(default_factory=list[list[int]])
 
 
-def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
+def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> GraphLayout:
     """Places for nodes of these widths. Edges go from lower to higher numbers."""
     layer = _layers_of(len(widths), edges)
     layers, chains = _with_bends(list(widths), edges, layer)
@@ -54,7 +54,7 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
     right = max((x[i] + layers.widths[i] / 2 for i in range(len(x))), default=0.0) + GAP
     places = [(x[i] - left, y[i]) for i in range(len(widths))]
     bends = [[(x[i] - left, y[i]) for i in chain] for chain in chains]
-    return Layout(places, bends, right - left, len(layers.rows) * LAYER_HEIGHT)
+    return GraphLayout(places, bends, right - left, len(layers.rows) * LAYER_HEIGHT)
 
 
 def _layers_of(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:

@@ -48,7 +48,7 @@ Shapes = Mapping[str, Sequence["int | str"]]
 
 
 @dataclass(frozen=True)
-class Signature:
+class ModelSignature:
     """The entry point of a program: its parameters, each with its run-time struct info."""
 
     name: str
@@ -209,15 +209,15 @@ def entry_function(mod: IRModule, entry: str | None) -> tuple[str, Function]:
     return name, function
 
 
-def signature_of(program: IRModule | Executable, entry: str | None) -> Signature:
+def signature_of(program: IRModule | Executable, entry: str | None) -> ModelSignature:
     """The signature of the entry point of a program, or of an executable."""
     if isinstance(program, Executable):
         name = chosen_entry(program.entry_points, entry)
         code = program.functions[name]
-        return Signature(name, tuple(zip(code.params, code.param_infos, strict=True)))
+        return ModelSignature(name, tuple(zip(code.params, code.param_infos, strict=True)))
     name, function = entry_function(program, entry)
     infos = InfoMaker()
-    return Signature(name, tuple((p.name_hint, infos.info(p.struct_info_)) for p in function.params))
+    return ModelSignature(name, tuple((p.name_hint, infos.info(p.struct_info_)) for p in function.params))
 
 
 def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:

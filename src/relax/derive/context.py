@@ -131,7 +131,7 @@ class Layered(ChainMap[str, _T]):
         return own[key] if key in own else below.get(key, default)
 
 
-class Frame:
+class OpenBlock:
     """A block under construction; `done` are the blocks it was split into before the current one."""
 
     __slots__ = ("bindings", "done", "is_dataflow", "nested")
@@ -159,7 +159,7 @@ class Scopes:
         self.signatures: MutableMapping[str, StructInfo | None] = Layered({}, tables.signatures)
         """Declared signatures; None for a function whose result is not known yet."""
         self.scopes: list[Scope] = []
-        self.frames: list[Frame] = []
+        self.frames: list[OpenBlock] = []
         self.function_scopes: list[FunctionScope] = []
         self.shape_vars: dict[PrimVar, None] = {}
         """The shape variables in scope."""
@@ -295,7 +295,7 @@ class Scopes:
 
     def open_frame(self, is_dataflow: bool) -> None:
         """Begin a block."""
-        self.frames.append(Frame(is_dataflow))
+        self.frames.append(OpenBlock(is_dataflow))
 
     # -- purity
 
@@ -464,8 +464,8 @@ def with_result(function: Function, annotated: FuncStructInfo, in_scope: Collect
 
 __all__ = [
     "FORCE_PURE",
-    "Frame",
     "FunctionScope",
+    "OpenBlock",
     "PoisonedError",
     "Scope",
     "Scopes",

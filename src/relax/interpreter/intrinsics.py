@@ -39,7 +39,7 @@ class Evaluator(Protocol):
 
 
 class Activation:
-    """The services in one scope: a `relax.op.intrinsic.Machine`."""
+    """The services in one scope: a `relax.op.intrinsic.IntrinsicServices`."""
 
     def __init__(self, run: Evaluator, scope: Environment) -> None:
         self.run = run

@@ -18,7 +18,7 @@ from .operator import Operator
 UNIT = TupleStructInfo(())
 
 
-class Machine(Protocol):
+class IntrinsicServices(Protocol):
     """The services of the interpreter to an intrinsic; those that run functions return an evaluation in steps."""
 
     def builtin(self, name: str, values: Sequence[Any]) -> Any:
@@ -81,7 +81,7 @@ class Intrinsic(Operator):
         """The arguments of `builtin`."""
         return call.args
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         """The value of a call whose arguments have these values, or an evaluation of it in steps."""
         return machine.builtin(self.builtin, values)
 
@@ -95,7 +95,7 @@ class DestinationPassing(Intrinsic):
     allocates: ClassVar[bool] = True
     """True if every output is a tensor that the call allocates, so that nothing else shares its storage."""
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         function, inputs, *integers = values
         return machine.call_kernel(call, function, inputs, tuple(*integers))
 
@@ -109,7 +109,7 @@ class PackedCall(Intrinsic):
     propagates_vdevice: ClassVar[bool] = False
     named_callee: ClassVar[bool] = True
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         return machine.invoke(call, values[0], values[1:])
 
 
@@ -121,7 +121,7 @@ class TupleCall(Intrinsic):
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         return call.args[0], *lowering.fields(call.args[1])
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         return machine.invoke(call, *values)
 
 

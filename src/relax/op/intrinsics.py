@@ -33,8 +33,8 @@ from .intrinsic import (
     UNIT,
     DestinationPassing,
     Intrinsic,
+    IntrinsicServices,
     Lowering,
-    Machine,
     PackedCall,
     TupleCall,
     require_function,
@@ -154,7 +154,7 @@ class CallTIRInplace(DestinationPassing):
         check_signature(_callee_info(call, builder, gvar), args, tir_vars, fresh)
         return call.sinfo_args[0]
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         function, inputs, *integers = values
         return machine.call_kernel(call, function, inputs, tuple(*integers), self.inplace_indices)
 
@@ -327,7 +327,7 @@ class MakeClosure(TupleCall):
             raise OperatorError(SIGNATURE, message, operand="args")
         return _partial(info, kept, args.fields)
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         return bind_captured(*values)
 
     @staticmethod
@@ -471,7 +471,7 @@ class Print(Intrinsic):
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         return StringImm(self.format), *call.args
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         machine.builtin(self.builtin, (self.format, *values))
         return ()
 
@@ -498,7 +498,7 @@ class AssertOp(Intrinsic):
         condition, *rest = call.args
         return condition, StringImm(self.format), *rest
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         condition, *rest = values
         machine.builtin(self.builtin, (condition, self.format, *rest))
         return ()
@@ -549,7 +549,7 @@ class Placing(Intrinsic):
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         return call.args[0], lowering.device(self.dst_vdevice, call)
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         return machine.to_vdevice(values[0], self.dst_vdevice)
 
 

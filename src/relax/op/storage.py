@@ -24,7 +24,7 @@ from ..struct_info import (
 from .arguments import DTypeLike, FunctionLike, InfoLike, ScalarLike, ShapeLike, TupleLike
 from .base import Gradients, Term
 from .errors import OPERANDS, OperatorError
-from .intrinsic import UNIT, Intrinsic, Lowering, Machine, TupleCall, require_tuple, result_of
+from .intrinsic import UNIT, Intrinsic, IntrinsicServices, Lowering, TupleCall, require_tuple, result_of
 from .operator import operator
 from .tir_calls import as_arguments, as_callee, as_infos, as_shape, refused
 
@@ -81,7 +81,7 @@ class EndOfLife(Intrinsic):
 
     pure: ClassVar[bool] = False
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         return ()
 
 
@@ -121,7 +121,7 @@ class BuiltinAllocTensor(Intrinsic):
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         return *call.args[:2], *_device_argument(call.args[2])
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         shape, dtype, device, _ = values
         return machine.allocate(shape, dtype, device)
 
@@ -179,7 +179,7 @@ class MemoryAllocStorage(Intrinsic):
         size, device, _, dtype = call.args
         return _count(size), dtype, *_device_argument(device)
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         size, device, _, dtype = values
         return machine.allocate_storage(size, dtype, device)
 
@@ -251,7 +251,7 @@ class VMAllocStorage(Intrinsic):
         size, device, dtype, _ = call.args
         return _count(size), dtype, *_device_argument(device)
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         size, device, dtype, _ = values
         return machine.allocate_storage(size, dtype, device)
 
@@ -308,7 +308,7 @@ class VMCallTIRDyn(TupleCall):
         require_tuple(args)
         return result_of(call.sinfo_args) if call.sinfo_args else UNIT
 
-    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         function, (*args, integers) = values
         return machine.apply(function, (*args, *integers))
 

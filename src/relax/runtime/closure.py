@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Machine(Protocol):
+class FunctionCaller(Protocol):
     """The part of the virtual machine that its closures use."""
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
@@ -37,7 +37,12 @@ class Closure:
     __slots__ = ("__weakref__", "captured", "info", "machine", "name", "target")
 
     def __init__(
-        self, machine: Machine, name: str, target: Any, captured: tuple[Any, ...], info: FuncInfo | None
+        self,
+        machine: FunctionCaller,
+        name: str,
+        target: Any,
+        captured: tuple[Any, ...],
+        info: FuncInfo | None,
     ) -> None:
         self.machine = machine
         self.name = name

@@ -35,7 +35,7 @@ import tvm_ffi
 from .builtin_table import BUILTINS, Effects, builtin
 from .bytecode import Const, Func, Imm, Operand
 from .carried import carried, ffi_function
-from .closure import Closure, Machine, closure_of
+from .closure import Closure, FunctionCaller, closure_of
 from .devices import Device
 from .heap import ShapeHeap
 from .info import Info, TensorInfo, TupleInfo
@@ -213,7 +213,7 @@ def callee_cell(target: Any) -> tvm_ffi.Function:
     return _kept_aside(call)
 
 
-class MachineOfFunctions(Machine, Protocol):
+class MachineOfFunctions(FunctionCaller, Protocol):
     """The part of the virtual machine by which compiled code calls its functions."""
 
     max_depth: int

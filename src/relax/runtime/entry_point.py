@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import tvm_ffi
 
-from .closure import Closure, Machine
+from .closure import Closure, FunctionCaller
 from .compiled import machine_value, passed
 from .dtypes import NUMPY_DTYPES
 from .nd import NDArray
@@ -30,7 +30,7 @@ _EXPORTED: Final = frozenset(dtype for dtype in NUMPY_DTYPES.values() if dtype.i
 _new_array: Final = object.__new__
 
 
-class EntryMachine(Machine, Protocol):
+class EntryMachine(FunctionCaller, Protocol):
     """The part of the virtual machine that its entry points use."""
 
     is_watched: bool

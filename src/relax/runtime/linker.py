@@ -46,7 +46,7 @@ class Segment:
 
 
 @dataclass
-class Layout:
+class ImageLayout:
     """Offsets, from the start of the image, of all that goes into it."""
 
     sections: dict[int, int] = field(default_factory=dict[int, int])
@@ -68,9 +68,9 @@ def undefined_symbols(obj: ObjectFile) -> list[str]:
     return sorted(names)
 
 
-def plan_layout(obj: ObjectFile) -> Layout:
+def plan_layout(obj: ObjectFile) -> ImageLayout:
     """Assign offsets to all loaded sections, stubs and address-table entries. Raises ObjectFileError if too large."""
-    layout = Layout()
+    layout = ImageLayout()
     groups: dict[str, list[int]] = {"rx": [], "r": [], "rw": []}
     for index, section in enumerate(obj.sections):
         if section.loaded:
@@ -133,7 +133,7 @@ def _align(value: int, alignment: int) -> int:
     return -(-value // alignment) * alignment
 
 
-def link(obj: ObjectFile, layout: Layout, image: Image, base: int, external: Mapping[str, int]) -> None:
+def link(obj: ObjectFile, layout: ImageLayout, image: Image, base: int, external: Mapping[str, int]) -> None:
     """Write the image, as it is at address `base`, into `image`, which must be zeros.
 
     `external` gives the addresses of the undefined symbols.
@@ -166,7 +166,7 @@ def link(obj: ObjectFile, layout: Layout, image: Image, base: int, external: Map
                 raise _too_far(obj, index, relocation) from None
 
 
-def defined_symbols(obj: ObjectFile, layout: Layout) -> dict[str, tuple[int, int]]:
+def defined_symbols(obj: ObjectFile, layout: ImageLayout) -> dict[str, tuple[int, int]]:
     """Name → (offset in the image, kind) of every symbol the object offers to others."""
     found: dict[str, tuple[int, int]] = {}
     for symbol in obj.symbols:
@@ -176,7 +176,7 @@ def defined_symbols(obj: ObjectFile, layout: Layout) -> dict[str, tuple[int, int
 
 
 def _value(
-    obj: ObjectFile, layout: Layout, base: int, external: Mapping[str, int], index: int, symbol: Symbol
+    obj: ObjectFile, layout: ImageLayout, base: int, external: Mapping[str, int], index: int, symbol: Symbol
 ) -> int | None:
     if symbol.section == SHN_UNDEF:
         return 0 if index == 0 else external.get(symbol.name, 0 if symbol.binding == STB_WEAK else None)

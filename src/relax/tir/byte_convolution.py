@@ -17,7 +17,7 @@ from typing import Final
 from ..ir import DataType
 from ..prim import Call, Cast, IntImm, PrimExpr, Select, Var, is_const, simplify
 from .buffer import Buffer, BufferLoad
-from .convolution import RANK, Chain, summed_product
+from .convolution import RANK, ConvolutionChain, summed_product
 from .nests import Nest, nest_of, root_of
 from .stmt import PrimFunc
 
@@ -31,7 +31,7 @@ PIXELS: Final = 2
 """The least pixels of a result whose size is known, likewise."""
 
 
-def byte_convolution_of(func: PrimFunc) -> Chain | None:
+def byte_convolution_of(func: PrimFunc) -> ConvolutionChain | None:
     """The convolution of bytes that a kernel computes, as a chain of one; None if it is none."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
     known = [nest for nest in nests if nest is not None]
@@ -64,7 +64,7 @@ def byte_convolution_of(func: PrimFunc) -> Chain | None:
     )
     if source in beside or weight.buffer in images:
         return None
-    return Chain(source, False, (weight.buffer,), result.buffer, beside)
+    return ConvolutionChain(source, False, (weight.buffer,), result.buffer, beside)
 
 
 def _operands(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:

@@ -48,7 +48,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Chain:
+class ConvolutionChain:
     """A kernel of three convolutions, each of which reads what the one before it computed.
 
     The first has single elements or few channels, the second is depthwise, the last has single elements. There is no
@@ -66,7 +66,7 @@ class Chain:
     """The other parameters of as many dimensions that results are computed of, such as a residual."""
 
 
-def chain_of(func: PrimFunc) -> Chain | None:
+def chain_of(func: PrimFunc) -> ConvolutionChain | None:
     """The chain of convolutions that a kernel computes; None if it is none."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
     known = [nest for nest in nests if nest is not None]
@@ -88,7 +88,7 @@ def chain_of(func: PrimFunc) -> Chain | None:
         return None
     read = {load.buffer: None for nest in known[known.index(sums[-1]) :] for load in nest.loads()}
     beside = tuple(b for b in read if b in params and b.ndim == RANK and b is not last.weights)
-    return Chain(source, first.is_first, tuple(part.weights for part in parts), result, beside)
+    return ConvolutionChain(source, first.is_first, tuple(part.weights for part in parts), result, beside)
 
 
 def _is_dense(nest: Nest, weight: BufferLoad, data: BufferLoad) -> bool:
@@ -199,4 +199,4 @@ def _equal(a: PrimExpr, b: PrimExpr) -> bool:
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
-__all__ = ["DTYPE", "FEW", "NARROW", "RANK", "Chain", "Convolution", "chain_of", "convolution_of"]
+__all__ = ["DTYPE", "FEW", "NARROW", "RANK", "Convolution", "ConvolutionChain", "chain_of", "convolution_of"]

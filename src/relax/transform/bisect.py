@@ -36,7 +36,7 @@ EXECUTION = "execution"
 
 
 @dataclass
-class Step:
+class BisectionStep:
     """One pass that was run."""
 
     name: str
@@ -49,7 +49,7 @@ class Step:
 class Bisection:
     """The result of bisect; printed, a report."""
 
-    steps: list[Step]
+    steps: list[BisectionStep]
     guilty: str | None = None
     """The name of the first pass after which the program differs; None if there is none."""
     difference: str = ""
@@ -128,7 +128,7 @@ def bisect(
     for step in _steps(chosen):
         after, difference = _run_step(step, current, expected, func_name, inputs, watched)
         changed = after is not current
-        report.steps.append(Step(step.info.name, changed, difference))
+        report.steps.append(BisectionStep(step.info.name, changed, difference))
         if difference is not None:
             report.guilty, report.difference = step.info.name, difference
             report.before, report.after = current, after
@@ -180,7 +180,7 @@ def _compare_execution(
 ) -> None:
     found = observed(functools.partial(execute, mod, func_name), inputs, watched)
     difference = expected.difference(found)
-    report.steps.append(Step(EXECUTION, True, difference))
+    report.steps.append(BisectionStep(EXECUTION, True, difference))
     if difference is not None:
         report.guilty, report.difference, report.before = EXECUTION, difference, mod
         report.operators = _guilty_operators(mod, func_name, inputs, None, execute)
@@ -227,7 +227,7 @@ def _single_call(evaluated: Evaluated) -> IRModule:
     return normalize_module(IRModule({GlobalVar("main"): function}))
 
 
-def _step_line(step: Step) -> str:
+def _step_line(step: BisectionStep) -> str:
     what = "differs" if step.difference is not None else "agrees" if step.changed else "changes nothing"
     return f"{step.name}: {what}"
 

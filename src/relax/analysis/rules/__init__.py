@@ -1,4 +1,4 @@
-"""Well-formedness rules of language.md §5: one function per rule, mapping a Program to its violations."""
+"""Well-formedness rules of language.md §5: one function per rule, mapping a ProgramFacts to its violations."""
 
 from __future__ import annotations
 

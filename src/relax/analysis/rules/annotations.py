@@ -9,7 +9,7 @@ from ...info.text import prim_text, struct_info_text
 from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
-from ..program import Program
+from ..program import ProgramFacts
 from .shape_vars import is_bound_later
 from .violation import Violation
 
@@ -23,7 +23,7 @@ _BITS = {
 }
 
 
-def rule_10(program: Program) -> Iterator[Violation]:
+def rule_10(program: ProgramFacts) -> Iterator[Violation]:
     """`ndim` agrees with the number of dimensions wherever both are given."""
     for item in program.annotations:
         match item.info:
@@ -44,7 +44,7 @@ def rule_10(program: Program) -> Iterator[Violation]:
                 pass
 
 
-def rule_14(program: Program) -> Iterator[Violation]:
+def rule_14(program: ProgramFacts) -> Iterator[Violation]:
     """A tensor annotation's shape is a Var in scope, holding a shape, or a ShapeExpr over variables in scope."""
     yield from _unbound(program, 14, "tensor", "tensor annotation")
     for holder in program.shape_holders:
@@ -85,17 +85,17 @@ def _holder_problem(shape: RelaxExpr, info: TensorStructInfo, visible: bool) -> 
     return ""
 
 
-def rule_15(program: Program) -> Iterator[Violation]:
+def rule_15(program: ProgramFacts) -> Iterator[Violation]:
     """The values of a shape annotation are over variables in scope."""
     yield from _unbound(program, 15, "shape", "shape annotation")
 
 
-def rule_16(program: Program) -> Iterator[Violation]:
+def rule_16(program: ProgramFacts) -> Iterator[Violation]:
     """The value of a prim annotation is over variables in scope."""
     yield from _unbound(program, 16, "prim", "prim annotation")
 
 
-def _unbound(program: Program, rule: int, position: str, what: str) -> Iterator[Violation]:
+def _unbound(program: ProgramFacts, rule: int, position: str, what: str) -> Iterator[Violation]:
     for use in program.shape_uses:
         if use.position == position and not is_bound_later(program, use):
             name = use.var.name
@@ -107,7 +107,7 @@ def _unbound(program: Program, rule: int, position: str, what: str) -> Iterator[
             )
 
 
-def rule_17(program: Program) -> Iterator[Violation]:
+def rule_17(program: ProgramFacts) -> Iterator[Violation]:
     """FuncStructInfo has exactly one of `params` and `derive_func`."""
     for item in program.annotations:
         if isinstance(item.info, FuncStructInfo):
@@ -122,7 +122,7 @@ def rule_17(program: Program) -> Iterator[Violation]:
                 )
 
 
-def rule_19(program: Program) -> Iterator[Violation]:
+def rule_19(program: ProgramFacts) -> Iterator[Violation]:
     """PrimStructInfo's dtype is an int, uint or float type."""
     for item in program.annotations:
         if isinstance(item.info, PrimStructInfo):
@@ -137,7 +137,7 @@ def rule_19(program: Program) -> Iterator[Violation]:
                 )
 
 
-def rule_20(program: Program) -> Iterator[Violation]:
+def rule_20(program: ProgramFacts) -> Iterator[Violation]:
     """dtypes are the supported ones, with one lane."""
     for dtype, place in program.dtypes:
         problem = _dtype_problem(dtype)
@@ -162,7 +162,7 @@ def _dtype_hint(dtype: DataType) -> str:
     return "take the next wider one"
 
 
-def rule_22(program: Program) -> Iterator[Violation]:
+def rule_22(program: ProgramFacts) -> Iterator[Violation]:
     """PrimStructInfo.value's dtype equals its dtype."""
     for item in program.annotations:
         match item.info:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...derive.context import FORCE_PURE
-from ..program import Place, Program, Region, first_span
+from ..program import Place, ProgramFacts, Region, first_span
 from .violation import Violation
 
 
-def rule_12(program: Program) -> Iterator[Violation]:
+def rule_12(program: ProgramFacts) -> Iterator[Violation]:
     """At least one entry point."""
     module = program.module
     if module is None or any("global_symbol" in f.attrs for f in module.functions.values()):
@@ -25,7 +25,7 @@ def rule_12(program: Program) -> Iterator[Violation]:
     )
 
 
-def rule_13(program: Program) -> Iterator[Violation]:
+def rule_13(program: ProgramFacts) -> Iterator[Violation]:
     """global_symbol = GlobalVar name."""
     for global_var, function in program.module.functions.items() if program.module is not None else ():
         symbol = function.attrs.get("global_symbol")
@@ -40,7 +40,7 @@ def rule_13(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_18(program: Program) -> Iterator[Violation]:
+def rule_18(program: ProgramFacts) -> Iterator[Violation]:
     """PrimValue holds integer/float/bool scalars with one lane."""
     for item in program.prim_values:
         dtype = item.node.value.dtype
@@ -53,7 +53,7 @@ def rule_18(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_21(program: Program) -> Iterator[Violation]:
+def rule_21(program: ProgramFacts) -> Iterator[Violation]:
     """A function with `relax.force_pure` is `is_pure`."""
     for literal in program.functions:
         if literal.function.attrs.get(FORCE_PURE) and not literal.function.is_pure:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..program import Program, ShapeUse
+from ..program import ProgramFacts, ShapeUse
 from .violation import Violation
 
 
-def rule_4(program: Program) -> Iterator[Violation]:
+def rule_4(program: ProgramFacts) -> Iterator[Violation]:
     """A return annotation uses only shape variables from the parameters or an outer scope."""
     for use in program.shape_uses:
         if use.position == "result":
@@ -20,7 +20,7 @@ def rule_4(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_5(program: Program) -> Iterator[Violation]:
+def rule_5(program: ProgramFacts) -> Iterator[Violation]:
     """No shape variable is used before it is bound, by the signature or a match_cast."""
     for use in program.shape_uses:
         if use.position in ("parameter", "result"):
@@ -42,7 +42,7 @@ def rule_5(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_6(program: Program) -> Iterator[Violation]:
+def rule_6(program: ProgramFacts) -> Iterator[Violation]:
     """In a signature each shape variable stands alone at least once, in any parameter, in any order.
 
     No other function of the module binds it.
@@ -68,7 +68,7 @@ def rule_6(program: Program) -> Iterator[Violation]:
             )
 
 
-def is_bound_later(program: Program, use: ShapeUse) -> bool:
+def is_bound_later(program: ProgramFacts, use: ShapeUse) -> bool:
     """True if a binding of the variable, visible at the use if it came sooner, is still to come."""
     return any(
         place.order >= use.place.order and place.scope.encloses(use.place.scope)

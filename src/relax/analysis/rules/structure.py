@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ...expr import Call
 from ...ir import GlobalVar
-from ..program import Program
+from ..program import ProgramFacts
 from .violation import Violation
 
 
-def rule_7(program: Program) -> Iterator[Violation]:
+def rule_7(program: ProgramFacts) -> Iterator[Violation]:
     """Inside a DataflowBlock: no If, no recursive call, no call to a mutually recursive global."""
     hint = "end the dataflow block before it"
     for item in program.ifs_in_dataflow:
@@ -31,7 +31,7 @@ def rule_7(program: Program) -> Iterator[Violation]:
         yield Violation(7, f"a dataflow block has no recursive calls, found one of {name}", item.place, hint)
 
 
-def rule_8(program: Program) -> Iterator[Violation]:
+def rule_8(program: ProgramFacts) -> Iterator[Violation]:
     """A recursive or mutually recursive function has a return annotation."""
     hint = "write -> <struct info> after its parameters"
     for literal in program.functions:
@@ -48,7 +48,7 @@ def rule_8(program: Program) -> Iterator[Violation]:
             yield Violation(8, message, literal.place, hint)
 
 
-def rule_9(program: Program) -> Iterator[Violation]:
+def rule_9(program: ProgramFacts) -> Iterator[Violation]:
     """Op occurs only as a Call's op."""
     for item in program.ops_as_values:
         yield Violation(

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ...expr import DataflowVar, Var
 from ...ir import Span
-from ..program import Program, Use
+from ..program import ProgramFacts, Use
 from .violation import Violation
 
 
-def rule_1(program: Program) -> Iterator[Violation]:
+def rule_1(program: ProgramFacts) -> Iterator[Violation]:
     """A DataflowVar is bound only inside a DataflowBlock and not used outside it."""
     for var, definitions in program.definitions.items():
         for definition in definitions:
@@ -29,7 +29,7 @@ def rule_1(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_2(program: Program) -> Iterator[Violation]:
+def rule_2(program: ProgramFacts) -> Iterator[Violation]:
     """A Var used is a parameter or is bound exactly once, and not in its own value, unless that is a function."""
     for var, definitions in program.definitions.items():
         for again in definitions[1:]:
@@ -67,7 +67,7 @@ def rule_2(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_3(program: Program) -> Iterator[Violation]:
+def rule_3(program: ProgramFacts) -> Iterator[Violation]:
     """No use before the binding."""
     for use in _invisible(program):
         if use.var in program.definitions and not _is_over(program, use):
@@ -80,7 +80,7 @@ def rule_3(program: Program) -> Iterator[Violation]:
             )
 
 
-def rule_11(program: Program) -> Iterator[Violation]:
+def rule_11(program: ProgramFacts) -> Iterator[Violation]:
     """A Function inside a DataflowBlock captures no DataflowVar."""
     for use in program.uses:
         if use.problem == "captured":
@@ -92,7 +92,7 @@ def rule_11(program: Program) -> Iterator[Violation]:
             )
 
 
-def _invisible(program: Program) -> Iterator[Use]:
+def _invisible(program: ProgramFacts) -> Iterator[Use]:
     """Each use of a variable that is not visible there; one of several in one place."""
     seen: set[tuple[Var, str, Span | None]] = set()
     for use in program.uses:
@@ -102,7 +102,7 @@ def _invisible(program: Program) -> Iterator[Use]:
             yield use
 
 
-def _is_over(program: Program, use: Use) -> bool:
+def _is_over(program: ProgramFacts, use: Use) -> bool:
     """True if the variable's scope is another one, or over; if not, the binding is still to come."""
     return not any(
         definition.place.order > use.place.order and definition.scope.encloses(use.place.scope)

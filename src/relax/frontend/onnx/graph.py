@@ -24,7 +24,7 @@ from .emitter import Emitter
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
-from .validity import Signature, Signatures
+from .validity import OperatorSignature, Signatures
 from .values import Elements, Object, Optional, Strings, Subgraph, Value
 from .values import Sequence as SequenceValue
 
@@ -71,7 +71,7 @@ class GraphReader:
                 signature = (
                     self.signatures.get(*key, opsets.get(key[0], 1))
                     if function is None
-                    else Signature.of_function(function)
+                    else OperatorSignature.of_function(function)
                 )
                 for problem in () if signature is None else signature.problems(node):
                     broken_nodes.append(

@@ -186,7 +186,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Signature:
+class OperatorSignature:
     """The form of the nodes of an operator."""
 
     inputs: tuple[int, int]
@@ -197,9 +197,9 @@ class Signature:
     required: frozenset[str]
 
     @staticmethod
-    def of_function(function: FunctionProto) -> Signature:
+    def of_function(function: FunctionProto) -> OperatorSignature:
         """The signature of the calls of a function of the model."""
-        return Signature((0, len(function.input)), (0, len(function.output)), {}, frozenset())
+        return OperatorSignature((0, len(function.input)), (0, len(function.output)), {}, frozenset())
 
     def problems(self, node: NodeProto) -> list[str]:
         """The faults of a node: sentences without its name."""
@@ -243,9 +243,9 @@ class Signatures:
     """Signatures by operator and opset."""
 
     def __init__(self) -> None:
-        self._cache: dict[tuple[str, str, int], Signature | None] = {}
+        self._cache: dict[tuple[str, str, int], OperatorSignature | None] = {}
 
-    def get(self, domain: str, name: str, opset: int) -> Signature | None:
+    def get(self, domain: str, name: str, opset: int) -> OperatorSignature | None:
         """The signature of an operator, None if nothing declares one."""
         key = domain, name, opset
         if key not in self._cache:
@@ -257,8 +257,8 @@ class Signatures:
         return self._cache[key]
 
 
-def _of_schema(schema: Any) -> Signature:
-    return Signature(
+def _of_schema(schema: Any) -> OperatorSignature:
+    return OperatorSignature(
         (schema.min_input, schema.max_input),
         (0, schema.max_output),  # the last ones may be left out, unused ones too
         {name: (attribute.type.name,) for name, attribute in schema.attributes.items()},
@@ -266,9 +266,9 @@ def _of_schema(schema: Any) -> Signature:
     )
 
 
-def _of_converter(entry: registry.Converter) -> Signature:
+def _of_converter(entry: registry.Converter) -> OperatorSignature:
     variadic = any(item.variadic for item in entry.inputs)
-    return Signature(
+    return OperatorSignature(
         (0, 1 << 31 if variadic else len(entry.inputs)),
         (0, 1 << 31),
         {name: _TYPES.get(text, ()) for name, text in entry.annotations.items()},

@@ -86,7 +86,7 @@ def is_statement(node: Any) -> bool:
 
 
 @dataclass(eq=False)
-class Frame:
+class NameScope:
     """A Python scope of the text: a function's, or a branch's."""
 
     declared: set[int] = field(default_factory=set[int])
@@ -111,7 +111,7 @@ class Printer:
         self.depth = 0
         self.pending: list[str] = []
         """Lines that must stand before the statement being printed."""
-        self.frames: list[Frame] = []
+        self.frames: list[NameScope] = []
         self.in_signature = False
         self.quoted = False
         """Set when a new shape variable was met in a signature: the dimension is then printed quoted."""
@@ -254,9 +254,9 @@ class Printer:
     # ------------------------------------------------------------------ scopes
 
     @contextmanager
-    def scope(self) -> Generator[Frame]:
+    def scope(self) -> Generator[NameScope]:
         """A new Python scope."""
-        frame = Frame()
+        frame = NameScope()
         self.frames.append(frame)
         mark = self.names.mark()
         try:
@@ -273,7 +273,7 @@ class Printer:
     def is_declared(self, node: Node) -> bool:
         return any(id(node) in frame.declared for frame in self.frames)
 
-    def owner(self, var: Var) -> Frame | None:
+    def owner(self, var: Var) -> NameScope | None:
         """The function whose signature quotes a shape variable."""
         for frame in reversed(self.frames):
             if id(var) in frame.signature:

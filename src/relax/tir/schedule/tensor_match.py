@@ -51,7 +51,7 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True)
-class Match:
+class TensorMatch:
     """The place that a buffer of a description stands for: a buffer, and the first index in each dimension."""
 
     buffer: Buffer
@@ -60,7 +60,7 @@ class Match:
 
 def match_description(
     body: Stmt, description: Stmt, buffers: Sequence[Buffer], analyzer: Analyzer
-) -> dict[Buffer, Match]:
+) -> dict[Buffer, TensorMatch]:
     """For each of a description's buffers, the place it stands for in a body. Raises Mismatch if the two differ."""
     matcher = _Matcher(analyzer)
     described = without_blocks(description)
@@ -99,7 +99,7 @@ def without_blocks(stmt: Stmt) -> Stmt:
 class _Matcher:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
-        self.places: dict[Buffer, Match] = {}
+        self.places: dict[Buffer, TensorMatch] = {}
         self.values: dict[Var, PrimExpr] = {}
         """For each variable of the description, what it is in the body."""
         self.inner: set[Var] = set()
@@ -272,7 +272,7 @@ class _Matcher:
                 )
         present = self.places.get(described)
         if present is None:
-            self.places[described] = Match(buffer, tuple(start))
+            self.places[described] = TensorMatch(buffer, tuple(start))
         elif present.buffer is not buffer or not all(
             self.analyzer.can_prove_equal(a, b) for a, b in zip(present.start, start, strict=True)
         ):
@@ -356,4 +356,4 @@ def _kind_of(stmt: Stmt) -> str:
             return f"a {type(stmt).__name__}"
 
 
-__all__ = ["Match", "Mismatch", "match_description", "shown", "without_blocks"]
+__all__ = ["Mismatch", "TensorMatch", "match_description", "shown", "without_blocks"]

@@ -52,7 +52,7 @@ from ...rewrite import Rewriter, blocks_in
 from ...target import Target
 from ...tir import Buffer, PrimFunc
 from ...tir.byte_convolution import byte_convolution_of
-from ...tir.convolution import DTYPE, Chain, chain_of
+from ...tir.convolution import DTYPE, ConvolutionChain, chain_of
 from ...tir.permuted_parameters import LAST, with_permuted_parameters
 from ..decorators import module_pass
 from .fuse_tir import without_unused
@@ -87,7 +87,7 @@ def _dot_products() -> frozenset[str]:
     return target.machine.dot_products if target is not None and target.is_resolved else frozenset()
 
 
-def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> Chain | None:
+def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> ConvolutionChain | None:
     """Return the chain that a kernel computes: float32, or int8 where the target has dot products; else None."""
     chain = chain_of(func)
     if chain is not None:
@@ -102,7 +102,7 @@ class _ChainCall:
 
     var: Var
     kernel: KernelCall
-    chain: Chain
+    chain: ConvolutionChain
 
     @property
     def operands(self) -> dict[Buffer, Var]:
@@ -141,7 +141,7 @@ class _ChainCall:
 class _Calls(Rewriter):
     """Calls of kernels whose images have channels behind pixels."""
 
-    def __init__(self, mod: IRModule, chains: Mapping[PrimFunc, Chain]) -> None:
+    def __init__(self, mod: IRModule, chains: Mapping[PrimFunc, ConvolutionChain]) -> None:
         super().__init__(mod)
         self.kernels, self.chains = KernelCalls(mod), chains
         self.last: set[Var] = set()

@@ -125,7 +125,7 @@ def _together(values: Sequence[RelaxExpr]) -> RelaxExpr:
 
 
 @dataclass(frozen=True)
-class Step:
+class LoopStep:
     """The results of the body of a loop: whether to go on (None: always), the states, and a slice of each output."""
 
     proceed: RelaxExpr | None
@@ -135,7 +135,7 @@ class Step:
 
 StateInfo: TypeAlias = "TensorStructInfo | ObjectStructInfo"
 
-Body: TypeAlias = Callable[[PrimVar, "RelaxExpr | None", list[RelaxExpr]], Step]
+Body: TypeAlias = Callable[[PrimVar, "RelaxExpr | None", list[RelaxExpr]], LoopStep]
 """The body of a loop, read from the iteration's number, the condition and the states."""
 
 
@@ -150,7 +150,7 @@ def loop(
     def value_of(state: RelaxExpr, kind: ValueType | None) -> Value:
         return state if kind is None else raised(g, state, kind)
 
-    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> LoopStep:
         keeps = g.const(True, "bool") if proceed is None else proceed
         inputs = [value_of(*pair) for pair in zip(states, types, strict=True)]
         after, *rest = g.reader.read_subgraph(body, [Elements.of(i), keeps, *inputs])
@@ -161,7 +161,7 @@ def loop(
             for value, kind in zip(rest[:count], types, strict=True)
         ]
         slices = [g.tensor(value, "an output of the body") for value in rest[count:]]
-        return Step(None if always else _scalar(g, going), new, slices)
+        return LoopStep(None if always else _scalar(g, going), new, slices)
 
     first = None if cond is None else _scalar(g, g.tensor(cond, "cond"))
     if isinstance(first, Constant) and bool(first.data):
@@ -221,12 +221,12 @@ def scan(
     backwards = scan_input_directions or [0] * len(scanned)
     g.fitting(backwards, len(scanned), "scan_input_directions")
 
-    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> LoopStep:
         numbers = [trip - 1 - i if back else i for back in backwards]
         slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, numbers, axes, strict=True)]
         results = g.reader.read_subgraph(body, [*states, *(g.emit(part) for part in slices)])
         tensors = [g.tensor(value, "an output of the body") for value in results]
-        return Step(None, tensors[:count], tensors[count:])
+        return LoopStep(None, tensors[:count], tensors[count:])
 
     stacked = len(body.graph.output) - count
     places = g.fitting(scan_output_axes or [0] * stacked, stacked, "scan_output_axes")
@@ -251,10 +251,10 @@ def scan_of_batches(
     batch = g.dims(inputs[0])[0]
     batches = [_of_length(g, x, 0, batch) for x in inputs]
 
-    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> LoopStep:
         rows = [g.emit(op.take(x, PrimValue(i), 0)) for x in batches]
         results = scan(g, *rows, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
-        return Step(None, [], [g.emit(result) for result in results])
+        return LoopStep(None, [], [g.emit(result) for result in results])
 
     return _Loop(g, batch, None, [], step, ()).run()
 
@@ -396,7 +396,7 @@ class _Loop:
         rest = params[2:] if self.conditional else params[1:]
         return params[1] if self.conditional else None, rest[: len(self.states)], rest[len(self.states) :]
 
-    def _step(self, params: list[Var]) -> Step:
+    def _step(self, params: list[Var]) -> LoopStep:
         proceed, states, _ = self._taken_apart(params)
         return self.body(self.index, proceed, list(states))
 

@@ -32,7 +32,7 @@ from ..conditions import analyzer_at
 from ..error import ARGUMENT, MATCH, ScheduleError
 from ..reductions import fresh_copy
 from ..rv import BlockRV, LoopRV
-from ..tensor_match import Match, Mismatch, match_description, shown
+from ..tensor_match import Mismatch, TensorMatch, match_description, shown
 from .blockize import blockize
 
 
@@ -116,7 +116,7 @@ class _Tensorized:
         )
         return self.realize.replace(block=made)
 
-    def view(self, buffer: Buffer, place: Match, handed_on: bool) -> MatchBufferRegion:
+    def view(self, buffer: Buffer, place: TensorMatch, handed_on: bool) -> MatchBufferRegion:
         """The view of a place that a buffer of the implementation becomes."""
         skipped = place.buffer.ndim - buffer.ndim
         extents = [*[1] * skipped, *buffer.shape]
@@ -136,7 +136,7 @@ class _Tensorized:
         self.offset(buffer, place, handed_on)
         return MatchBufferRegion(buffer, BufferRegion(place.buffer, ranges))
 
-    def strides(self, buffer: Buffer, place: Match, skipped: int, handed_on: bool) -> None:
+    def strides(self, buffer: Buffer, place: TensorMatch, skipped: int, handed_on: bool) -> None:
         """Raise unless the strides of a view are what the implementation takes them for."""
         if not buffer.strides and not handed_on:
             return  # elements are found by their indices alone
@@ -156,7 +156,7 @@ class _Tensorized:
                 hint,
             )
 
-    def offset(self, buffer: Buffer, place: Match, handed_on: bool) -> None:
+    def offset(self, buffer: Buffer, place: TensorMatch, handed_on: bool) -> None:
         """Raise unless the offset of a view is what the implementation takes it for."""
         offset = self.analyzer.simplify(element_offset(place.buffer, place.start))
         expected = buffer.elem_offset
