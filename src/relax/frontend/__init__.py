@@ -1,4 +1,4 @@
-"""Programs from elsewhere: `relax.frontend.onnx` imports ONNX models, `relax.frontend.torch` those of torch.export."""
+"""Importers: `relax.frontend.onnx` for ONNX models, `relax.frontend.torch` for programs of torch.export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts that importers share: branches of an If, loops, and values whose dimensions are all known."""
+"""Helpers shared by importers: branches of an If, loops, and values with known dimensions."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def sized(
 
 
 def is_unsized(info: StructInfo) -> bool:
-    """True for a tensor of which the rank is known, and the dimensions are not."""
+    """True for a tensor with known rank and unknown dimensions."""
     return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
 
 

@@ -1,4 +1,4 @@
-"""Parameters that an importer kept as inputs: their values, taken out of a module."""
+"""Detach the values of parameters that an importer kept as inputs."""
 
 from __future__ import annotations
 

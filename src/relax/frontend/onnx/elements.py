@@ -40,7 +40,7 @@ Rule: TypeAlias = Callable[["Operands"], Any]
 _RULES: dict[str, Rule] = {}
 
 _LONGEST = 100
-"""Nodes of the expression of an element; a longer one is computed by tensors."""
+"""Node limit of an element's expression; larger ones are computed by tensor operators."""
 
 
 class Operands:
@@ -77,11 +77,11 @@ class Operands:
 
 
 class NotKnownError(Exception):
-    """A rule cannot tell; the converter is asked."""
+    """Raised by a rule that cannot decide; the converter is used instead."""
 
 
 def _check_count(sizes: Sequence[int]) -> None:
-    """Raise NotKnownError for a tensor of more elements than are taken apart."""
+    """Raise NotKnownError if a tensor has too many elements to be represented one by one."""
     if math.prod(sizes) > MAX_ELEMENTS:
         raise NotKnownError
 
@@ -255,7 +255,7 @@ def _binary(function: Callable[[Any, Any], Any]) -> Rule:
 
 
 def _compared(g: Emitter, condition: PrimExpr) -> PrimExpr:
-    """A condition, decided where it can be."""
+    """Return a comparison, simplified to a constant if it can be decided."""
     verdict = g.is_true(condition)
     return condition if verdict is None else const(verdict, "bool")
 

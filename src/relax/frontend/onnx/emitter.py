@@ -46,17 +46,17 @@ _NO_SIZES: Mapping[int, PrimExpr] = MappingProxyType({})
 Chosen = TypeVar("Chosen")
 
 MAX_ELEMENTS = 1024
-"""Constants with at most so many integers are taken apart where elements are asked for."""
+"""Maximum number of integers of a constant that is represented element by element."""
 
 FAR = 1 << 40
-"""Scalars that are read from tensors are cut off at this magnitude, which is beyond any size.
+"""Scalars read from tensors are clamped to this magnitude, which exceeds any size.
 
 So are trip counts: exporters write the greatest int64 for "until the condition fails".
 """
 
 
 class SubgraphReader(Protocol):
-    """The part of the reader of graphs that converters of nodes use: reading the graphs that a node holds."""
+    """Interface by which converters read the subgraphs of a node."""
 
     def read_subgraph(self, subgraph: Subgraph, inputs: Sequence[Value | None]) -> list[Value | None]:
         """The results of a graph for values of its inputs."""
@@ -103,7 +103,7 @@ class Emitter:
         )
 
     def unsupported(self, what: str, hint: str = "") -> NoReturn:
-        """Raise: the node is valid ONNX that is not imported."""
+        """Raise the diagnostic for a valid node that is not supported."""
         raise self.error(f"{what} is not supported", code="E6001", hint=hint)
 
     # -- emitting
@@ -177,7 +177,7 @@ class Emitter:
         return [self.emit(TupleGetItem(value, index)) for index in range(count)]
 
     def fresh_dim(self, name: str, axis: int = 0) -> PrimVar:
-        """A new shape variable for a size that only the data tell."""
+        """Return a new shape variable for a data-dependent size."""
         return PrimVar(self.builder.get_unique_name(f"{name}_{axis}"), "int64")
 
     # -- what is known of tensors
@@ -407,7 +407,7 @@ class Emitter:
 
 
 def identifier(name: str) -> str:
-    """A name of ONNX as one of the program: what no identifier has becomes an underscore."""
+    """Convert an ONNX name to an identifier: other characters become underscores."""
     plain = re.sub(r"\W", "_", name)
     return f"v{plain}" if plain[:1].isdigit() else plain
 

@@ -1,4 +1,4 @@
-"""Function bodies that the ONNX standard gives for operators which can be said in simpler ones."""
+"""Function bodies that the ONNX standard defines for composite operators."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Names: TypeAlias = MutableMapping[str, "Value | None"]
 """The values of a graph by name."""
 
 _LARGE = 1 << 18
-"""Elements from which on a constant is copied by one of several threads."""
+"""Number of elements from which constants are copied by several threads."""
 
 
 class GraphReader:
@@ -57,7 +57,7 @@ class GraphReader:
     # -- what cannot be read
 
     def check_supported(self, graph: GraphProto) -> None:
-        """Raise DiagnosticError with every operator, of all nodes, that there is no way to import."""
+        """Raise DiagnosticError listing every unsupported operator of all nodes."""
         missing: dict[tuple[str, str], list[tuple[int, NodeProto]]] = {}
         broken_nodes: list[Diagnostic] = []
         pending = [(graph.node, self.opsets)]
@@ -438,7 +438,7 @@ def _sorted(nodes: Sequence[NodeProto], reads: list[set[int]], model: str) -> li
 
 
 def _reads(node: NodeProto) -> set[str]:
-    """The names a node reads, those its subgraphs read from outside included."""
+    """Return the names that a node reads, including free names of its subgraphs."""
     found = {name for name in node.input if name}
     for attribute in node.attribute:
         for graph in subgraphs_of(attribute):

@@ -149,7 +149,7 @@ class _Importer:
         self._check_arguments()
 
     def _check_arguments(self) -> None:
-        """Complain of an opset that is none, and of shapes that are none or for inputs that the model does not have."""
+        """Report an invalid opset, invalid shapes, and shapes for inputs that do not exist."""
         names = [item.name for item in self.inputs]
         if len(set(names)) < len(names):
             raise broken("two inputs have one name", self.name)
@@ -170,7 +170,7 @@ class _Importer:
         self._check_dtypes(names)
 
     def _check_dtypes(self, names: Sequence[str]) -> None:
-        """Complain of dtypes for inputs that there are not, or that the model declares otherwise."""
+        """Report dtypes for inputs that do not exist or are declared with another dtype."""
         if isinstance(self.dtypes, str):
             return
         for key in self.dtypes:
@@ -327,7 +327,7 @@ class _Importer:
 
 
 def _declared(dim: Any) -> int | str:
-    """A dimension that the model declares: a size, a name or an expression; "" for one of which nothing is known."""
+    """Return a declared dimension: a size, a name or an expression; "" if undeclared."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     return str(dim.dim_param) if any(char.isalpha() for char in dim.dim_param) else ""

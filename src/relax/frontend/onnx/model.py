@@ -28,10 +28,10 @@ Stored: TypeAlias = dict[int, StoredArray]
 _LONGEST = 60
 
 _MOST_DENSE = 1 << 26
-"""Elements of a sparse tensor, which is made dense."""
+"""Maximum number of elements of a sparse tensor made dense."""
 
 _MOST_OVERLAP = 4
-"""Times that the bytes of a file of external data are read, so that a small file stands for no memory without bound."""
+"""Limit on reads of an external data file, in multiples of its size: a small file cannot ask for unbounded memory."""
 
 
 def broken(message: str, where: str = "", hint: str = "") -> DiagnosticError:

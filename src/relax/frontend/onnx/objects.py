@@ -1,4 +1,4 @@
-"""Values that are no tensors of numbers when the program runs: sequences, optional values, tensors of strings.
+"""Run-time values other than numeric tensors: sequences, optional values, tensors of strings.
 
 The program holds them in variables of ``R.Object`` and works on them by builtins of the runtime, ``relax.run.*``. A
 tensor taken out of one is cast to its dtype and rank, with a new shape variable for each dimension.
@@ -134,7 +134,7 @@ def _name_of(g: Emitter) -> str:
 
 
 def lowered(g: Emitter, value: Value | None) -> RelaxExpr:
-    """A value as an expression: what the machine has for it."""
+    """Return a value as an expression of its run-time representation."""
     match value:
         case None | Optional(None):
             return g.emit(op.null_value())

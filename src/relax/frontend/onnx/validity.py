@@ -21,13 +21,13 @@ from .functions import schema_of
 from .model import broken, node_title, subgraphs_of
 
 DEEPEST = 32
-"""Graphs and functions in each other."""
+"""Maximum nesting depth of graphs and functions."""
 
 MOST_NODES = 1_000_000
-"""Nodes to be read: those of a function count each time it is called."""
+"""Maximum number of nodes read; those of a function count at each call."""
 
 LOOPED = 4
-"""Times that the body of a loop is read, about: first for its shapes."""
+"""Approximate number of times that a loop body is read, the first time for its shapes."""
 
 FunctionKey = tuple[str, str]
 
@@ -187,7 +187,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class OperatorSignature:
-    """The form of the nodes of an operator."""
+    """Allowed inputs, outputs and attributes of an operator's nodes."""
 
     inputs: tuple[int, int]
     """The least and the greatest number."""
@@ -202,7 +202,7 @@ class OperatorSignature:
         return OperatorSignature((0, len(function.input)), (0, len(function.output)), {}, frozenset())
 
     def problems(self, node: NodeProto) -> list[str]:
-        """The faults of a node: sentences without its name."""
+        """Return the problems of a node as sentences without its name."""
         found: list[str] = []
         for count, (least, most), kind in (
             (len(node.input), self.inputs, "input"),

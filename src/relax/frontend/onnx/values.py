@@ -87,14 +87,14 @@ class Elements:
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
-    """A sequence whose length is known when the model is imported."""
+    """A sequence whose length is known at import time."""
 
     items: tuple[Value, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Optional:
-    """An optional value of which is known whether it is there."""
+    """An optional value whose presence is known at import time."""
 
     value: Value | None
 
@@ -142,7 +142,7 @@ ValueType: TypeAlias = "TensorType | SequenceType | OptionalType | MapType"
 
 @dataclass(frozen=True, eq=False)
 class Object:
-    """A tensor of strings, a sequence or an optional value that there is only when the program runs."""
+    """A run-time tensor of strings, sequence or optional value."""
 
     expr: RelaxExpr
     """A leaf: a tuple of the machine, the null object or its content, a tensor of strings."""

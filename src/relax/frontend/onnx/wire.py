@@ -37,7 +37,7 @@ _WINDOW: Final = 1 << 14
 
 
 class _NotUnderstood(Exception):
-    """A message that is not written as Protocol Buffers are."""
+    """Raised for bytes that are not a valid protobuf message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Dtypes of torch: their names, and the dtype to which operands are promoted."""
+"""Torch dtypes: names, and type promotion."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Dim: TypeAlias = "int | PrimExpr"
 """A number of a shape, as converters get it."""
 
 FAR = 1 << 40
-"""Integers that are read from tensors are cut off at this magnitude, which is beyond any size."""
+"""Integers read from tensors are clamped to this magnitude, which exceeds any size."""
 
 
 class Emitter:
@@ -75,7 +75,7 @@ class Emitter:
         return DiagnosticError(Diagnostic(code, f"{self.title}: {message}", self.span, "", self._notes, hint))
 
     def unsupported(self, what: str, hint: str = "") -> NoReturn:
-        """Raise: the node is valid, and not imported."""
+        """Raise the diagnostic for a valid node that is not supported."""
         raise self.error(f"{what} is not supported", code="E6001", hint=hint)
 
     # -- what torch says of the result

@@ -50,7 +50,7 @@ _IGNORED = (
     "aten.sym_constrain_range",
     "aten.sym_constrain_range_for_size",
 )
-"""Operators that check what torch has assumed, and compute nothing."""
+"""Operators that only assert assumptions of torch."""
 
 _MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
 """Kinds of outputs that are new values of what the program changes in place."""
@@ -137,7 +137,7 @@ def _nodes(graph_module: Any) -> list[Any]:
 
 
 def _missing(graph_module: Any) -> list[Any]:
-    """The nodes of a graph, and of those in it, that there is no way to import."""
+    """Return the unsupported nodes of a graph and its subgraphs."""
     return [node for node in _nodes(graph_module) if node.op == "call_function" and not _importable(node)]
 
 

@@ -1,4 +1,4 @@
-"""Converters of ONNX's operators, a file a family."""
+"""Converters of ONNX operators, one file per family."""
 
 from __future__ import annotations
 

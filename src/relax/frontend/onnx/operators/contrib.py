@@ -99,7 +99,7 @@ def fused_matmul(
 
 
 def _turned(g: Emitter, x: Tensor, trans: int, batch: int) -> Tensor:
-    """A factor with its last two dimensions exchanged, and with `batch` the first one moved behind the batch first."""
+    """Transpose a factor's last two dimensions; with `batch`, first move dimension 0 behind the batch."""
     order = list(range(g.ndim(x)))
     if len(order) < 2 or not (trans or batch):
         return x

@@ -1,4 +1,4 @@
-"""Operators that make a tensor of numbers, not of another tensor's elements."""
+"""Operators that create tensors from attributes and shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of early versions of ONNX that the standard has no more, as old exporters write them."""
+"""Operators of early ONNX versions that were removed from the standard."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _is_number(value: Elements | None, number: float) -> bool:
 
 
 def _everything_kept(g: Emitter, x: Tensor, dtype: str) -> Any:
-    """The tensor itself, and a mask of ones if one is asked for."""
+    """Return the tensor itself, and a mask of ones if requested."""
     if not any(g.outputs[1:]):
         return x
     return x, op.ones(ShapeExpr(g.dims(x)), dtype)

@@ -1,4 +1,4 @@
-"""Sequences and optional values: known when the model is imported where their lengths and positions are."""
+"""Sequences and optional values, resolved at import time where lengths and positions are static."""
 
 from __future__ import annotations
 

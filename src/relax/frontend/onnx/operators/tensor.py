@@ -19,10 +19,10 @@ from ..values import Dims, Ints, Object, Signed, Tensor, TensorType, Value
 from .reduce import named
 
 FAR_END = 2**63 - 1
-"""An end beyond every size."""
+"""A slice end larger than any size."""
 
 OPEN_END = 10**9
-"""Exporters write a number from here on for the end of a dimension whose size they do not know."""
+"""Slice ends from this number on are exporters' way to say "to the end"."""
 
 # ------------------------------------------------------------------------------------- joining, cutting
 

@@ -14,7 +14,7 @@ from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import converter
 
 FAR_END = 2**63 - 1
-"""An end beyond every size."""
+"""A slice end larger than any size."""
 
 # ------------------------------------------------------------------------------------- shapes
 
