@@ -132,7 +132,7 @@ ERRORS = {
     "max_pool1d: layout must be a permutation of 'NCW', found 'NCHW'": lambda: nn.max_pool1d(
         X3, layout="NCHW"
     ),
-    "adaptive_avg_pool2d: output_size must be 1 or 2 numbers, each at least 1, found (0,)": lambda: (
+    "adaptive_avg_pool2d: output_size must be 1 or 2 numbers, each at least 1, found (0, 0)": lambda: (
         nn.adaptive_avg_pool2d(X4, 0)
     ),
     "pad: pad_width must be 4 numbers, 2 per dimension of data, found 3": lambda: nn.pad(X2, [1, 1, 1]),

@@ -24,7 +24,7 @@ from relax.ir import (
     structural_hash,
 )
 from relax.op.dims import broadcast, same_dtype
-from relax.op.operator import Operator, operator
+from relax.op.operator import Operator, operator, row
 from relax.prim import Var as PrimVar
 from relax.script import relax as R
 from relax.struct_info import (
@@ -83,6 +83,34 @@ class First(Operator):
     def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
         self.require(len(tensors.fields) > 0, "tensors", "a tuple of at least one tensor")
         return tensors.fields[0]
+
+
+class Family(Operator):
+    """The base of operators that have attributes in common."""
+
+    __slots__ = ()
+
+    size: int = 1
+    exact: bool = False
+    axis: int  # said for type checkers: it has no default
+
+    @classmethod
+    def inherited_default(cls, value: object) -> object:
+        return 7 if value == 1 else value
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return x
+
+
+@operator("relax.testing.member")
+class Member(Family):
+    """An operator with the attributes of its family and its own."""
+
+    axis: int = -1
+    exact: bool = True
+
+
+RowOfTable = row("relax.testing.row_of_table", Family, "One row.", total=True)
 
 
 scaled = relax.op.testing.scaled
@@ -304,6 +332,31 @@ def test_a_formula_must_take_every_attribute():
 
             def infer(self, x: TensorStructInfo) -> TensorStructInfo:
                 return x
+
+
+def test_attributes_of_a_base_class_come_first():
+    assert Member.attribute_names == ("size", "exact", "axis")
+    assert str(inspect.signature(relax.op.testing.member)) == "(x, size=7, exact=True, axis=-1)"
+    made = Member(size=3)
+    assert (made.size, made.exact, made.axis) == (3, True, -1)
+    with pytest.raises(ValueError, match="size: expected an integer, found 'many'"):
+        Member(size="many")
+
+
+def test_an_operator_of_a_table_is_a_class_like_others():
+    assert RowOfTable.__doc__ == "One row."
+    assert RowOfTable.total
+    assert not Member.total
+    call = relax.op.testing.row_of_table(x, exact=True)
+    assert call.attrs.exact
+    assert type(pickle.loads(pickle.dumps(call.attrs))) is RowOfTable
+    assert type(call.attrs).__module__ == __name__
+
+
+def test_the_name_of_a_row_follows_the_operator():
+    logical_not = Op.get("relax.logical_not").get_attr("operator_class")
+    assert logical_not.__name__ == "LogicalNot"
+    assert pickle.loads(pickle.dumps(logical_not)) is logical_not
 
 
 def test_unknown_names():

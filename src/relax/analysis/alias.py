@@ -22,7 +22,7 @@ from functools import cached_property
 from ..expr import Binding, Call, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import IRModule, Node, RelaxExpr, walk
 from ..op import is_call_of
-from ..op.storage import MemoryAllocTensor, VMAllocTensor
+from ..op.storage import TensorInStorage
 from .effects import CallEffects, effects_of
 from .storages import Storage, Storages, StorageWalk, Value, flat
 
@@ -164,7 +164,7 @@ class _AliasWalk(StorageWalk):
         return storage is binding.var or (own is not None and storage in flat(own))
 
     def aliased(self, call: Call) -> Iterable[RelaxExpr]:
-        if self.tensors_apart and is_call_of(call, MemoryAllocTensor, VMAllocTensor):
+        if self.tensors_apart and is_call_of(call, TensorInStorage):
             return ()
         effects = self.effects(call)
         return [arg for arg in effects.aliases if arg not in effects.keeps]

@@ -21,11 +21,9 @@ from ..expr import Call, DataTypeImm, Function, If, PrimValue, SeqExpr, ShapeExp
 from ..ir import IRModule, RelaxExpr
 from ..op import is_call_of
 from ..op.storage import (
+    AllocStorage,
     BuiltinAllocTensor,
-    MemoryAllocStorage,
-    MemoryAllocTensor,
-    VMAllocStorage,
-    VMAllocTensor,
+    TensorInStorage,
 )
 from ..prim import Mul, PrimExpr, const, evaluate, free_vars
 from ..prim import Var as PrimVar
@@ -36,9 +34,7 @@ from .memory_figures import Path, PlanFigures, PlannedStorage, PlannedTensor
 from .memory_text import svg_of, table_of
 from .variables import all_symbolic_vars
 
-_STORAGES = (MemoryAllocStorage, VMAllocStorage)
-_CUT = (MemoryAllocTensor, VMAllocTensor)
-_ALLOCATIONS = (BuiltinAllocTensor, *_CUT, *_STORAGES)
+_ALLOCATIONS = (AllocStorage, BuiltinAllocTensor, TensorInStorage)
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ def _estimate(func: Function) -> list[str]:
     tensors: list[int | None] = []
     planned: list[int | None] = []
     for var, call, _ in allocations(func.body):
-        if is_call_of(call, *_STORAGES):
+        if is_call_of(call, AllocStorage):
             planned.append(_constant(storage_size(call)))
         else:
             tensors.append(_constant(tensor_size(var)))
@@ -158,8 +154,8 @@ class _Reader:
 
     def plan(self) -> MemoryPlan:
         """The tensors and storages, in order of allocation."""
-        tensors = [self.tensor(*item) for item in self.found if not is_call_of(item[1], *_STORAGES)]
-        storages = [self.storage(*item, tensors) for item in self.found if is_call_of(item[1], *_STORAGES)]
+        tensors = [self.tensor(*item) for item in self.found if not is_call_of(item[1], AllocStorage)]
+        storages = [self.storage(*item, tensors) for item in self.found if is_call_of(item[1], AllocStorage)]
         return MemoryPlan(self.name, self.sizes, tensors, storages)
 
     def tensor(self, var: Var, call: Call, path: Path) -> PlannedTensor:
@@ -167,7 +163,7 @@ class _Reader:
         info = cast(TensorStructInfo, var.struct_info_)
         shape = tuple(self.value(dim) for dim in info.dims or ())
         storage, offset = None, 0
-        if is_call_of(call, *_CUT):
+        if is_call_of(call, TensorInStorage):
             storage = getattr(call.args[0], "name_hint", "")
             offset = self.value(cast(PrimValue, call.args[1]).value)
         size = tensor_size(var)
@@ -202,7 +198,7 @@ class _Reader:
         """The values of the shape variables that sizes and offsets use."""
         used: dict[PrimVar, None] = {}
         for var, call, _ in self.found:
-            exprs = [storage_size(call) if is_call_of(call, *_STORAGES) else tensor_size(var)]
+            exprs = [storage_size(call) if is_call_of(call, AllocStorage) else tensor_size(var)]
             exprs += [arg.value for arg in call.args if isinstance(arg, PrimValue)]
             used.update((v, None) for expr in exprs if expr is not None for v in free_vars(expr))
         names = {var.name for var in used}

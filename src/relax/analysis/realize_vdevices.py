@@ -24,7 +24,7 @@ from ..ir import (
     set_slot,
 )
 from ..op.base import operator_of
-from ..op.intrinsics import HintOnDevice, ToVDevice
+from ..op.intrinsics import HintOnDevice, Placing, ToVDevice
 from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .vdevices import Location, Placement, Places, place_vdevices, placed
@@ -163,7 +163,7 @@ class _Realizer(Rewriter):
         operator = operator_of(call)
         places = self.places(self.owner) if isinstance(self.owner, Var) else None
         new = super().call(call.replace(sinfo_args=_results(call.sinfo_args, places)))
-        if isinstance(operator, HintOnDevice | ToVDevice) and isinstance(new, Call):
+        if isinstance(operator, Placing) and isinstance(new, Call):
             data = new.args[0]
             info = data.struct_info
             if isinstance(info, TensorStructInfo) and same_vdevice(info.vdevice, operator.dst_vdevice):

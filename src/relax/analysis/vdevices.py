@@ -54,9 +54,8 @@ from ..op.errors import DEVICES, UNLISTED_DEVICE
 from ..op.intrinsics import (
     CallDPSPacked,
     CallInplacePacked,
+    ClosureCall,
     HintOnDevice,
-    InvokeClosure,
-    InvokePureClosure,
     MakeClosure,
     ToVDevice,
 )
@@ -438,7 +437,7 @@ class _Placer:
         self, operator: Operator, args: tuple[Places, ...], result: Places, span: Span | None
     ) -> None:
         match operator:
-            case InvokeClosure() | InvokePureClosure():
+            case ClosureCall():
                 callee, given = args
                 self.apply(callee, given, result, span)
             case MakeClosure():

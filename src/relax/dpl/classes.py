@@ -41,7 +41,7 @@ from ..expr import (
     Var,
 )
 from ..ir import DataType, GlobalVar, Op, RelaxExpr, StructInfo, structural_equal
-from ..op import operator_of
+from ..op import Operator, operator_of
 from ..op.operands import is_absent
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from .compare import dims_of, same_attr, same_dims
@@ -508,8 +508,19 @@ class AttrPattern(_Refined):
             return all(value.has_attr(k) and same_attr(v, value.get_attr(k)) for k, v in self.attrs.items())
         attrs = value.attrs if isinstance(value, Call) else None
         return attrs is not None and all(
-            hasattr(attrs, k) and same_attr(v, getattr(attrs, k)) for k, v in self.attrs.items()
+            hasattr(attrs, k) and _is_spelled(attrs, k, v) for k, v in self.attrs.items()
         )
+
+
+def _is_spelled(attrs: Any, name: str, expected: Any) -> bool:
+    """True if an attribute has the expected value, which may be in any spelling that its operator takes."""
+    found = getattr(attrs, name)
+    if same_attr(expected, found) or not isinstance(attrs, Operator):
+        return same_attr(expected, found)
+    try:
+        return same_attr(attrs.spelled(name, expected), found)
+    except (TypeError, ValueError):
+        return False
 
 
 class StructInfoPattern(_Refined):

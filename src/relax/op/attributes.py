@@ -24,6 +24,8 @@ from ..prim import FloatImm, IntImm, PrimExpr, convert
 
 Converter = Callable[[Any], Any]
 
+VOID = DataType("")
+"""No dtype: default of attributes that name the result's dtype where it is not that of the operands."""
 
 _EVALUATED: dict[tuple[str, str], Any] = {}
 

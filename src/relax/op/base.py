@@ -6,9 +6,12 @@ down as a call_tir. How an operator is declared is told in `relax.op.operator`.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, cast
+
+from typing_extensions import dataclass_transform
 
 from .. import te, topi
 from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Tuple, TupleGetItem
@@ -23,6 +26,7 @@ from ..ir import (
     Span,
     StructInfo,
     VDevice,
+    child,
     same_vdevice,
     vdevice_text,
 )
@@ -58,6 +62,7 @@ Gradients: TypeAlias = "Sequence[RelaxExpr | None]"
 """One gradient per operand, None for an operand that gets none."""
 
 
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, dataclasses.field))
 class Operator(Node):
     """The base of operators. How one is declared is told in `relax.op.operator`."""
 
@@ -116,6 +121,15 @@ class Operator(Node):
     compute: Any = None
     reference: Any = None
     make: Any = None
+
+    @classmethod
+    def inherited_default(cls, value: Any) -> Any:
+        """Default of an attribute declared in a base class with the default `value`; may depend on the class."""
+        return value
+
+    def spelled(self, attribute: str, value: Any) -> Any:
+        """The value that an attribute has when it is given as `value`. Raises ValueError or TypeError for no value."""
+        return getattr(self.replace(**{attribute: value}), attribute)
 
     @property
     def short_name(self) -> str:
@@ -212,9 +226,7 @@ class Operator(Node):
 
         The default: it is where the operator has an attribute `out_dtype` that says nothing yet.
         """
-        present: DataType | None = getattr(self, "out_dtype", None)
-        has_choice = "out_dtype" in self.attribute_names and (present is None or present.is_void)
-        return self.replace(out_dtype=out_dtype) if has_choice else self
+        return self.replace(out_dtype=out_dtype) if getattr(self, "out_dtype", None) == "" else self
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         """The gradients of a scalar by each operand of a call, given its gradient `grad` by the result.

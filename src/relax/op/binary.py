@@ -26,7 +26,7 @@ from .facts import Exactness, MixedPrecision
 from .gradients import apply, collapsed, is_float, masked
 from .known import known_struct_info
 from .literals import literals_like
-from .operator import Array, Operator, operator
+from .operator import Array, Operator, operator, row
 
 NUMBERS = ("float", "int", "uint")
 
@@ -127,7 +127,6 @@ class Comparison(Binary):
     __slots__ = ()
 
     total = True
-
     steps = True
     takes = (*NUMBERS, "bool")
     gives = "bool"
@@ -139,7 +138,7 @@ class Logic(Binary):
     __slots__ = ()
 
     total = True
-
+    commutative = True
     steps = True
     takes = ("bool",)
 
@@ -150,7 +149,7 @@ class Bitwise(Binary):
     __slots__ = ()
 
     total = True
-
+    commutative = True
     steps = True
     takes = ("int", "uint", "bool")
 
@@ -370,135 +369,45 @@ class Minimum(Binary):
         return masked(grad, x1 <= x2), masked(grad, x1 > x2)
 
 
-# -------------------------------------------------------------------------------------------- comparison
+# --------------------------------------------------------------------------- comparison, logic, bits, shifts
 
 
-@operator("relax.equal")
-class Equal(Comparison):
-    """True where x1 = x2; NaN equals nothing."""
-
-    commutative = True
-
-    compute = topi.equal
-    reference = _rounded_once(np.equal)
+def _row(
+    base: type[Binary], name: str, doc: str, compute: Callable[..., Any], reference: Reference, **facts: Any
+) -> type[Binary]:
+    """Declare an operator without gradients by its formula and its reference."""
+    return row(f"relax.{name}", base, doc, compute=compute, reference=reference, **facts)
 
 
-@operator("relax.not_equal")
-class NotEqual(Comparison):
-    """True where x1 ≠ x2; NaN differs from everything."""
-
-    commutative = True
-
-    compute = topi.not_equal
-    reference = _rounded_once(np.not_equal)
+def _compared(name: str, doc: str, compute: Callable[..., Any], of: Any, **facts: Any) -> type[Binary]:
+    return _row(Comparison, name, doc, compute, _rounded_once(of), **facts)
 
 
-@operator("relax.less")
-class Less(Comparison):
-    """True where x1 < x2."""
+# fmt: off
+Equal = _compared("equal", "True where x1 = x2; NaN equals nothing.", topi.equal, np.equal, commutative=True)
+NotEqual = _compared(
+    "not_equal", "True where x1 ≠ x2; NaN differs from everything.", topi.not_equal, np.not_equal, commutative=True,
+)
+Less = _compared("less", "True where x1 < x2.", topi.less, np.less)
+LessEqual = _compared("less_equal", "True where x1 ≤ x2.", topi.less_equal, np.less_equal)
+Greater = _compared("greater", "True where x1 > x2.", topi.greater, np.greater)
+GreaterEqual = _compared("greater_equal", "True where x1 ≥ x2.", topi.greater_equal, np.greater_equal)
 
-    compute = topi.less
-    reference = _rounded_once(np.less)
+LogicalAnd = _row(Logic, "logical_and", "True where both are true.", topi.logical_and, np.logical_and)
+LogicalOr = _row(Logic, "logical_or", "True where either is true.", topi.logical_or, np.logical_or)
+LogicalXor = _row(Logic, "logical_xor", "True where one of the two is true.", topi.logical_xor, np.logical_xor)
 
+BitwiseAnd = _row(Bitwise, "bitwise_and", "The bits set in both.", topi.bitwise_and, np.bitwise_and)
+BitwiseOr = _row(Bitwise, "bitwise_or", "The bits set in either.", topi.bitwise_or, np.bitwise_or)
+BitwiseXor = _row(Bitwise, "bitwise_xor", "The bits set in one of the two.", topi.bitwise_xor, np.bitwise_xor)
 
-@operator("relax.less_equal")
-class LessEqual(Comparison):
-    """True where x1 ≤ x2."""
-
-    compute = topi.less_equal
-    reference = _rounded_once(np.less_equal)
-
-
-@operator("relax.greater")
-class Greater(Comparison):
-    """True where x1 > x2."""
-
-    compute = topi.greater
-    reference = _rounded_once(np.greater)
-
-
-@operator("relax.greater_equal")
-class GreaterEqual(Comparison):
-    """True where x1 ≥ x2."""
-
-    compute = topi.greater_equal
-    reference = _rounded_once(np.greater_equal)
-
-
-# --------------------------------------------------------------------------------------------- logic, bits
-
-
-@operator("relax.logical_and")
-class LogicalAnd(Logic):
-    """True where both are true."""
-
-    commutative = True
-
-    compute = topi.logical_and
-    reference = np.logical_and
-
-
-@operator("relax.logical_or")
-class LogicalOr(Logic):
-    """True where either is true."""
-
-    commutative = True
-
-    compute = topi.logical_or
-    reference = np.logical_or
-
-
-@operator("relax.logical_xor")
-class LogicalXor(Logic):
-    """True where one of the two is true."""
-
-    commutative = True
-
-    compute = topi.logical_xor
-    reference = np.logical_xor
-
-
-@operator("relax.bitwise_and")
-class BitwiseAnd(Bitwise):
-    """The bits set in both."""
-
-    commutative = True
-
-    compute = topi.bitwise_and
-    reference = np.bitwise_and
-
-
-@operator("relax.bitwise_or")
-class BitwiseOr(Bitwise):
-    """The bits set in either."""
-
-    commutative = True
-
-    compute = topi.bitwise_or
-    reference = np.bitwise_or
-
-
-@operator("relax.bitwise_xor")
-class BitwiseXor(Bitwise):
-    """The bits set in one of the two."""
-
-    commutative = True
-
-    compute = topi.bitwise_xor
-    reference = np.bitwise_xor
-
-
-@operator("relax.left_shift")
-class LeftShift(Shift):
-    """x1 shifted left by x2 bits; 0 if x2 is negative or at least the width."""
-
-    compute = topi.left_shift
-    reference = np.left_shift
-
-
-@operator("relax.right_shift")
-class RightShift(Shift):
-    """x1 shifted right by x2 bits, keeping its sign; a negative x2 counts as the width, as a larger one does."""
-
-    compute = topi.right_shift
-    reference = np.right_shift
+LeftShift = _row(
+    Shift, "left_shift", "x1 shifted left by x2 bits; 0 if x2 is negative or at least the width.", topi.left_shift,
+    np.left_shift,
+)
+RightShift = _row(
+    Shift, "right_shift",
+    "x1 shifted right by x2 bits, keeping its sign; a negative x2 counts as the width, as a larger one does.",
+    topi.right_shift, np.right_shift,
+)
+# fmt: on

@@ -14,6 +14,7 @@ from ..ir import DataType, RelaxExpr
 from ..prim import Var
 from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from .attributes import VOID
 from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import like, tensor
@@ -24,15 +25,13 @@ from .literals import number_as
 from .operator import Array, Operator, operator
 from .shapes import Move, require_sizes, shaped
 
-VOID = DataType("")
-
 
 class Filled(Move):
     """The base of those that fill a shape with an operand."""
 
     __slots__ = ()
 
-    dtype: DataType
+    dtype: DataType = VOID
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """A Python number becomes a constant of the result's dtype."""
@@ -57,8 +56,6 @@ class Filled(Move):
 class Full(Filled):
     """A tensor of a shape, every element fill_value, converted to dtype (as it is, if none is given)."""
 
-    dtype: DataType = VOID
-
     def infer_from_call(
         self,
         call: Call,
@@ -82,8 +79,6 @@ class FullLike(Filled):
     """A tensor of x's shape, every element fill_value, converted to dtype (that of x, if none is given)."""
 
     total = True
-
-    dtype: DataType = VOID
 
     def infer(self, x: TensorStructInfo, fill_value: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
         self.filled_dtype(as_tensor(fill_value))
@@ -140,7 +135,7 @@ class SameLike(Move):
     elementwise: ClassVar[bool] = True
     total = True
 
-    dtype: DataType
+    dtype: DataType = VOID
     number = 0
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
@@ -160,14 +155,11 @@ class SameLike(Move):
 class ZerosLike(SameLike):
     """A tensor of zeros of x's shape, and of x's dtype if none is given."""
 
-    dtype: DataType = VOID
-
 
 @operator("relax.ones_like")
 class OnesLike(SameLike):
     """A tensor of ones of x's shape, and of x's dtype if none is given."""
 
-    dtype: DataType = VOID
     number = 1
 
 

@@ -538,7 +538,7 @@ class Placing(Intrinsic):
     builtin: ClassVar[str] = "vm.builtin.to_device"
     propagates_vdevice: ClassVar[bool] = False
 
-    dst_vdevice: VDevice
+    dst_vdevice: VDevice = child(converter=as_vdevice)
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         return data.replace(vdevice=self.dst_vdevice)
@@ -557,8 +557,6 @@ class Placing(Intrinsic):
 class ToVDevice(Placing):
     """The tensor on another virtual device: itself if it is there, else a copy."""
 
-    dst_vdevice: VDevice = child(converter=as_vdevice)
-
     def call_effects(self, call: Call) -> Effects:
         info = call.args[0].struct_info_
         source = info.vdevice if isinstance(info, TensorStructInfo) else None
@@ -569,5 +567,3 @@ class ToVDevice(Placing):
 @operator("relax.hint_on_device")
 class HintOnDevice(Placing):
     """The tensor itself, with the remark that it belongs on a device."""
-
-    dst_vdevice: VDevice = child(converter=as_vdevice)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import topi
 from ..ir import child
+from ..ir.node import set_slot
 from ..prim import const, evaluate
 from ..struct_info import TensorStructInfo
 from ..tir.index_map import IndexMap
@@ -47,6 +48,10 @@ class LayoutTransform(Move):
     pad_value: int | float | None = None
     axis_separators: tuple[int, ...] | None = None
     input_axis_separators: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("axis_separators", "input_axis_separators"):
+            set_slot(self, name, getattr(self, name) or None)
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_attribute(not self.axis_separators, "axis_separators", "empty")

@@ -13,14 +13,13 @@ from ..info.text import prim_text
 from ..ir import DataType, RelaxExpr
 from ..struct_info import TensorStructInfo
 from .arguments import DTypeLike, TensorLike
+from .attributes import VOID
 from .base import Gradients, Term
 from .dims import broadcast_dims, require_same_dim, same_dtype, tensor
 from .errors import SHAPES, OperatorError
 from .facts import MixedPrecision
 from .gradients import apply, collapsed, dims_of, is_float, reshaped, tensor_info
 from .operator import Array, Operator, composite, operator, public_function
-
-VOID = DataType("")
 
 
 @operator("relax.matmul")

@@ -170,7 +170,7 @@ class Window(OfScalars):
 
     __slots__ = ()
 
-    dtype: DataType
+    dtype: DataType = DataType("float32")
 
     def check(self, call: Call, window_size: PrimStructInfo, periodic: PrimStructInfo) -> TensorStructInfo:
         """The struct info of the result, after checking the operands that every window has."""
@@ -202,8 +202,6 @@ class HammingWindow(Window):
     A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
     """
 
-    dtype: DataType = DataType("float32")
-
     def infer_from_call(
         self,
         call: Call,
@@ -230,8 +228,6 @@ class BlackmanWindow(Window):
     """
 
     weights: ClassVar[tuple[float, ...]] = (0.42, 0.5, 0.08)
-
-    dtype: DataType = DataType("float32")
 
     def infer_from_call(
         self, call: Call, builder: Any, window_size: PrimStructInfo, periodic: PrimStructInfo

@@ -21,7 +21,8 @@ which its tests are generated (inference, formula, machine code and reference ar
             return e / e.sum(self.axis, keepdims=True)
 
 That is all: ``relax.op.nn.softmax(data, axis=-1)`` exists (operands, then attributes; the class's
-docstring), and a Call's ``attrs`` is the instance. The rest is said by class variables and optional methods, which
+docstring), and a Call's ``attrs`` is the instance. Attributes that several operators share are declared in their base
+class, with defaults; they come first. The rest is said by class variables and optional methods, which
 `relax.op.base.Operator` declares with their defaults. Passes ask them; no pass keeps names of operators:
 
     pure, total, view, elementwise      effects, failures, storage, and which elements a result depends on
@@ -58,7 +59,7 @@ import functools
 import inspect
 import keyword
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from typing_extensions import dataclass_transform
 
@@ -118,6 +119,17 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
         return made
 
     return declare
+
+
+def row(name: str, base: type[T], doc: str, cls: str = "", **members: Any) -> type[T]:
+    """Declare an operator in one row of a table: a subclass of `base`, with a docstring and class attributes.
+
+    The class is called `cls`, or after the operator: "relax.logical_not" is LogicalNot. The variable to which it is
+    assigned, in the module of `base`, must have that name.
+    """
+    called = cls or "".join(part.capitalize() for part in name.rpartition(".")[2].split("_"))
+    body = {"__doc__": doc, "__module__": base.__module__, **members}
+    return operator(name)(cast("type[T]", type(called, (base,), body)))
 
 
 def _check_name(name: str) -> None:
@@ -211,12 +223,25 @@ def legalize_call(builder: Any, call: Call) -> RelaxExpr:
 
 
 def _with_converters(cls: type[T]) -> type[T]:
-    """Give each attribute that the class declares the converter its annotation asks for."""
-    hints = own_hints(cls)
-    for name, annotation in inspect.get_annotations(cls).items():
-        if not str(annotation).startswith("ClassVar"):
-            declared = cls.__dict__.get(name, dataclasses.MISSING)
-            setattr(cls, name, attribute_field(name, hints[name], declared))
+    """Give each attribute the converter of its annotation; attributes with a default in a base class come first."""
+    raw: Any = cls
+    annotations: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if not issubclass(base, Operator) or base is Operator or "__node_fields__" in base.__dict__:
+            continue
+        hints: dict[str, Any] = {}
+        for name, annotation in inspect.get_annotations(base).items():
+            default = base.__dict__.get(name, dataclasses.MISSING)
+            declared = base is cls or default is not dataclasses.MISSING
+            if declared and not str(annotation).startswith("ClassVar"):
+                hints = hints or own_hints(base)
+                default = default if base is cls else raw.inherited_default(default)
+                fields[name] = attribute_field(name, hints[name], default)
+                annotations[name] = annotation
+    for name, field in fields.items():
+        setattr(cls, name, field)
+    cls.__annotations__ = annotations | inspect.get_annotations(cls)
     return cls
 
 
@@ -306,4 +331,5 @@ __all__ = [
     "public_member",
     "public_names",
     "public_spaces",
+    "row",
 ]

@@ -26,7 +26,16 @@ class PoolBackward(Pool):
     __slots__ = ()
 
     takes: ClassVar[tuple[str, ...]] = ("float",)
-    spatial: ClassVar[str] = "HW"
+    spatial = "HW"
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NC*"
+    out_layout: str | None = None
 
     def infer(self, output_grad: TensorStructInfo, data: TensorStructInfo) -> TensorStructInfo:
         pooled = self.pooled_info(data)
@@ -71,15 +80,6 @@ class PoolBackward(Pool):
 class MaxPool2dBackward(PoolBackward):
     """The gradient of `nn.max_pool2d` by its data: output_grad, added at the first greatest element of each window."""
 
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCHW"
-    out_layout: str | None = None
-
     def compute(self, output_grad: Any, data: Any) -> Any:
         return self.backward(topi.nn.max_pool_backward, output_grad, data)
 
@@ -94,15 +94,6 @@ class MaxPool2dBackward(PoolBackward):
 @operator("relax.grad.avg_pool2d_backward")
 class AvgPool2dBackward(PoolBackward):
     """The gradient of `nn.avg_pool2d` by its data: each window's share of output_grad, added to all its elements."""
-
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCHW"
-    out_layout: str | None = None
 
     def compute(self, output_grad: Any, data: Any) -> Any:
         formula = partial(topi.nn.avg_pool_backward, count_include_pad=self.count_include_pad)

@@ -27,7 +27,7 @@ class Random(Operator):
 
     __slots__ = ()
 
-    dtype: DataType
+    dtype: DataType = DataType("float32")
 
     def infer_from_call(
         self, call: Call, builder: Any, shape: ShapeStructInfo, seed: PrimStructInfo
@@ -66,8 +66,6 @@ class Uniform(Random):
     Each is a multiple of 2⁻²⁴ (of float64 2⁻⁵³, float16 2⁻¹¹, bfloat16 2⁻⁸).
     """
 
-    dtype: DataType = DataType("float32")
-
     compute = topi.uniform
 
     def reference(self, shape: Sequence[int], seed: int) -> Array:
@@ -78,8 +76,6 @@ class Uniform(Random):
 @operator("relax.random.normal")
 class Normal(Random):
     """Random numbers of the standard normal distribution, mean 0 and variance 1; the same for the same seed."""
-
-    dtype: DataType = DataType("float32")
 
     compute = topi.normal
 

@@ -41,12 +41,12 @@ class Recurrent(Operator):
     gates: ClassVar[int]
     states: ClassVar[int] = 1
 
-    direction: Direction
-    activations: tuple[str, ...] | None
-    activation_alpha: tuple[float, ...]
-    activation_beta: tuple[float, ...]
-    clip: float | None
-    layout: int
+    direction: Direction = "forward"
+    activations: tuple[str, ...] | None = None
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+    clip: float | None = None
+    layout: int = 0
 
     @property
     def directions(self) -> int:
@@ -239,12 +239,6 @@ class Rnn(Recurrent):
 
     gates: ClassVar[int] = 1
 
-    direction: Direction = "forward"
-    activations: tuple[str, ...] | None = None
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    clip: float | None = None
-    layout: int = 0
     compute = topi.recurrent.rnn
 
     def infer(
@@ -286,12 +280,6 @@ class Gru(Recurrent):
 
     gates: ClassVar[int] = 3
 
-    direction: Direction = "forward"
-    activations: tuple[str, ...] | None = None
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    clip: float | None = None
-    layout: int = 0
     linear_before_reset: bool = False
     compute = topi.recurrent.gru
 
@@ -325,12 +313,6 @@ class Lstm(Recurrent):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
 
-    direction: Direction = "forward"
-    activations: tuple[str, ...] | None = None
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    clip: float | None = None
-    layout: int = 0
     input_forget: bool = False
     compute = topi.recurrent.lstm
 

@@ -79,6 +79,11 @@ class PermuteDims(Move):
 
     axes: tuple[int, ...] | None = None
 
+    def order(self, ndim: int) -> Axes:
+        """`axes` for an x of `ndim` dimensions: none left out, none counted from the end."""
+        axes = range(ndim)[::-1] if self.axes is None else self.axes
+        return tuple(axis % ndim for axis in axes)
+
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         if self.axes is None:
             return tensor(None if x.dims is None else x.dims[::-1], x.dtype, x.ndim)
@@ -105,8 +110,8 @@ class PermuteDims(Move):
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not has_rank(infos, axes):
             return None
-        order = tuple(reversed(range(len(axes)))) if self.axes is None else self.axes
-        return Permuted(PermuteDims(tuple(moved_axis(a, axes) for a in order)), (axes,), (None,))
+        moved = PermuteDims(tuple(moved_axis(axis, axes) for axis in self.order(len(axes))))
+        return Permuted(moved, (axes,), (None,))
 
 
 # ------------------------------------------------------------------------------------------- new shapes

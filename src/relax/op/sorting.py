@@ -42,7 +42,7 @@ class Sorting(Move):
 
     __slots__ = ()
 
-    axis: int
+    axis: int = -1
 
     def require_index_dtype(self, dtype: DataType) -> None:
         if not dtype.is_integer:
@@ -60,7 +60,6 @@ class Sorting(Move):
 class Sort(Sorting):
     """The elements of x along `axis`, in ascending or descending order."""
 
-    axis: int = -1
     descending: bool = False
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
@@ -88,7 +87,6 @@ class Sort(Sorting):
 class ArgSort(Sorting):
     """The indices along `axis` that put the elements of data in order."""
 
-    axis: int = -1
     descending: bool = False
     dtype: DataType = DataType("int32")
 
@@ -113,7 +111,6 @@ class TopK(Sorting):
     k may be symbolic; left out it is 1, and a negative constant takes all elements.
     """
 
-    axis: int = -1
     ret_type: Literal["both", "values", "indices"] = "both"
     largest: bool = True
     dtype: DataType = DataType("int32")

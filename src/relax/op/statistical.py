@@ -13,6 +13,7 @@ from ..ir import DataType, RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, Verdict, prove_equal, simplify
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
+from .attributes import VOID
 from .base import Gradients, Term
 from .dims import check_later, like, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
@@ -51,8 +52,8 @@ class Folding(Operator):
     exactness: ClassVar[Exactness] = Exactness.INTEGERS
     total = True
 
-    axis: tuple[int, ...] | None
-    keepdims: bool
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
 
     takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
     fold: ClassVar[Callable[..., Array]]
@@ -83,8 +84,6 @@ class Reduction(Folding):
 class Sum(Reduction):
     """Σ of the elements along `axis` (an int, several, or None for all). Integers wrap around."""
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.sum
 
     def reference(self, data: Array) -> Array:
@@ -103,8 +102,6 @@ class Sum(Reduction):
 class Prod(Reduction):
     """Π of the elements along `axis`. Integers wrap around."""
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.prod
 
     def reference(self, data: Array) -> Array:
@@ -119,8 +116,6 @@ class Max(Reduction):
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.max
 
     def reference(self, data: Array) -> Array:
@@ -138,8 +133,6 @@ class Min(Reduction):
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.min
 
     def reference(self, data: Array) -> Array:
@@ -210,8 +203,6 @@ class Moment(Reduction):
 class Mean(Moment):
     """The mean along `axis`, of floats; of nothing, NaN."""
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.mean
 
     def reference(self, data: Array) -> Array:
@@ -227,8 +218,6 @@ class Mean(Moment):
 class Variance(Moment):
     """The mean of the squares of the distances from the mean along `axis`, of floats; of nothing, NaN."""
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.variance
 
     def reference(self, data: Array) -> Array:
@@ -244,8 +233,6 @@ class Variance(Moment):
 class Std(Moment):
     """The standard deviation along `axis`, of floats: the square root of the variance; of nothing, NaN."""
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.std
 
     def reference(self, data: Array) -> Array:
@@ -270,8 +257,6 @@ class Median(Folding):
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     total = False
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
     compute = topi.median
 
     def infer(self, x: TensorStructInfo) -> StructInfo:
@@ -329,8 +314,8 @@ class ArgReduction(Operator):
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
-    axis: int | None
-    keepdims: bool
+    axis: int | None = None
+    keepdims: bool = False
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(x, "x", "float", "int", "uint", "bool")
@@ -362,8 +347,6 @@ class ArgMax(ArgReduction):
     Without an axis, the row-major index in the whole tensor. A dimension that turns out empty is an error.
     """
 
-    axis: int | None = None
-    keepdims: bool = False
     compute = topi.argmax
 
     def reference(self, data: Array) -> Array:
@@ -374,8 +357,6 @@ class ArgMax(ArgReduction):
 class ArgMin(ArgReduction):
     """The index of the least element along `axis`; the first of equals; a NaN is the least."""
 
-    axis: int | None = None
-    keepdims: bool = False
     compute = topi.argmin
 
     def reference(self, data: Array) -> Array:
@@ -396,9 +377,9 @@ class Running(Operator):
     start: ClassVar[int] = 0
     """The result of nothing."""
 
-    axis: int | None
-    dtype: DataType | None
-    exclusive: bool
+    axis: int | None = None
+    dtype: DataType = VOID
+    exclusive: bool = False
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(data, "data", "float", "int", "uint", "bool")
@@ -447,9 +428,6 @@ class CumSum(Running):
     The result has `dtype`, or the input's. Integers wrap around.
     """
 
-    axis: int | None = None
-    dtype: DataType | None = None
-    exclusive: bool = False
     compute = topi.cumsum
 
     def reference(self, data: Array) -> Array:
@@ -462,7 +440,7 @@ class CumSum(Running):
         (data,) = operands
         if not is_float(data):
             return (None,)
-        if self.dtype is not None and not self.dtype.is_float:
+        if not (self.dtype.is_void or self.dtype.is_float):
             return (None,)  # rounded to whole numbers: steps
         axis = 0 if self.axis is None else self.axis
         later = apply("flip", grad, axis=axis)
@@ -481,9 +459,6 @@ class CumProd(Running):
 
     start = 1
 
-    axis: int | None = None
-    dtype: DataType | None = None
-    exclusive: bool = False
     compute = topi.cumprod
 
     def reference(self, data: Array) -> Array:

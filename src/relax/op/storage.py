@@ -85,6 +85,22 @@ class EndOfLife(Intrinsic):
         return ()
 
 
+class AllocStorage(Intrinsic):
+    """The base of allocations of memory that is cut into tensors: of `size` elements, on a device."""
+
+    __slots__ = ()
+
+    builtin: ClassVar[str] = "vm.builtin.alloc_storage"
+    dtype_at: ClassVar[int]
+    """Index of the argument that is the dtype of elements."""
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        return _count(call.args[0]), call.args[self.dtype_at], *_device_argument(call.args[1])
+
+    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
+        return machine.allocate_storage(values[0], values[self.dtype_at], values[1])
+
+
 class TensorInStorage(Intrinsic):
     """The base of tensors that are made in a storage, which their third and fourth argument describe."""
 
@@ -161,10 +177,10 @@ class StopLiftParams(Intrinsic):
 
 
 @operator("relax.memory.alloc_storage")
-class MemoryAllocStorage(Intrinsic):
+class MemoryAllocStorage(AllocStorage):
     """Memory of so many bytes, to be cut into tensors."""
 
-    builtin: ClassVar[str] = "vm.builtin.alloc_storage"
+    dtype_at = 3
 
     def infer(
         self,
@@ -174,14 +190,6 @@ class MemoryAllocStorage(Intrinsic):
         dtype: StructInfo,
     ) -> ObjectStructInfo:
         return ObjectStructInfo()
-
-    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
-        size, device, _, dtype = call.args
-        return _count(size), dtype, *_device_argument(device)
-
-    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
-        size, device, _, dtype = values
-        return machine.allocate_storage(size, dtype, device)
 
     @staticmethod
     def make(
@@ -233,10 +241,10 @@ class MemoryKillTensor(EndOfLife):
 
 
 @operator("relax.vm.alloc_storage")
-class VMAllocStorage(Intrinsic):
+class VMAllocStorage(AllocStorage):
     """`size` elements of a dtype, from the machine's allocator."""
 
-    builtin: ClassVar[str] = "vm.builtin.alloc_storage"
+    dtype_at = 2
 
     def infer(
         self,
@@ -246,14 +254,6 @@ class VMAllocStorage(Intrinsic):
         storage_scope: StructInfo,
     ) -> ObjectStructInfo:
         return ObjectStructInfo()
-
-    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
-        size, device, dtype, _ = call.args
-        return _count(size), dtype, *_device_argument(device)
-
-    def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
-        size, device, dtype, _ = values
-        return machine.allocate_storage(size, dtype, device)
 
     @staticmethod
     def make(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from .dims import like
 from .errors import DTYPES, OperatorError
 from .facts import Exactness, MixedPrecision
 from .gradients import apply, chained, is_float, masked, tensor_info
-from .operator import Array, Operator, operator
+from .operator import Array, Operator, operator, row
 
 
 class Unary(Operator):
@@ -98,262 +99,126 @@ def _test(function: Callable[[Any], Any], of_integers: bool) -> Callable[[Array]
     return reference
 
 
+def _row(
+    base: type[Unary],
+    name: str,
+    doc: str,
+    compute: Callable[..., Any],
+    reference: Callable[[Array], Array],
+    slope: Callable[[Term, Term], RelaxExpr] | None = None,
+    **facts: Any,
+) -> type[Unary]:
+    """Declare an operator by its formula, its reference, and its derivative from x and the function's value y."""
+    if slope is not None:
+        facts["slope"] = staticmethod(slope)
+    return row(f"relax.{name}", base, doc, compute=compute, reference=reference, **facts)
+
+
 # -------------------------------------------------------------------------------- functions of the reals
 
-
-@operator("relax.exp")
-class Exp(RealUnary):
-    """e to the power x, element by element."""
-
-    compute = topi.exp
-    reference = _real(np.exp)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return y
-
-
-@operator("relax.log")
-class Log(RealUnary):
-    """The natural logarithm, element by element."""
-
-    compute = topi.log
-    reference = _real(np.log)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return 1.0 / x
-
-
-@operator("relax.sqrt")
-class Sqrt(RealUnary):
-    """The square root, element by element."""
-
-    exactness: ClassVar[Exactness] = Exactness.IEEE
-    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
-    accuracy = 0.5
-    compute = topi.sqrt
-    reference = _real(np.sqrt)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return 0.5 / y
-
-
-@operator("relax.rsqrt")
-class Rsqrt(RealUnary):
-    """1 / sqrt(x), element by element."""
-
-    accuracy = 2
-    compute = topi.rsqrt
-    reference = _real(lambda x: np.ones_like(x) / np.sqrt(x))
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return y * y * y * -0.5
-
-
-@operator("relax.sigmoid")
-class Sigmoid(RealUnary):
-    """1 / (1 + exp(-x)), element by element."""
-
-    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
-    compute = topi.sigmoid
-    reference = _real(lambda x: np.where(x >= 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))))
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return y * (1.0 - y)
-
-
-@operator("relax.erf")
-class Erf(RealUnary):
-    """The error function, element by element."""
-
-    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
-    compute = topi.erf
-    reference = _real(np.vectorize(math.erf, otypes=[np.float64]))
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Exp().call(-(x * x)) * (2.0 / math.sqrt(math.pi))
-
-
-@operator("relax.sin")
-class Sin(RealUnary):
-    """The sine, element by element."""
-
-    compute = topi.sin
-    reference = _real(np.sin)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Cos().call(x)
-
-
-@operator("relax.cos")
-class Cos(RealUnary):
-    """The cosine, element by element."""
-
-    compute = topi.cos
-    reference = _real(np.cos)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return -Sin().call(x)
-
-
-@operator("relax.tan")
-class Tan(RealUnary):
-    """The tangent, element by element."""
-
-    compute = topi.tan
-    reference = _real(np.tan)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return 1.0 + y * y
-
-
-@operator("relax.asin")
-class Asin(RealUnary):
-    """The inverse sine, element by element."""
-
-    compute = topi.asin
-    reference = _real(np.arcsin)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Rsqrt().call(1.0 - x * x)
-
-
-@operator("relax.acos")
-class Acos(RealUnary):
-    """The inverse cosine, element by element."""
-
-    compute = topi.acos
-    reference = _real(np.arccos)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return -Rsqrt().call(1.0 - x * x)
-
-
-@operator("relax.atan")
-class Atan(RealUnary):
-    """The inverse tangent, element by element."""
-
-    compute = topi.atan
-    reference = _real(np.arctan)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return 1.0 / (1.0 + x * x)
-
-
-@operator("relax.sinh")
-class Sinh(RealUnary):
-    """The hyperbolic sine, element by element."""
-
-    compute = topi.sinh
-    reference = _real(np.sinh)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Cosh().call(x)
-
-
-@operator("relax.cosh")
-class Cosh(RealUnary):
-    """The hyperbolic cosine, element by element."""
-
-    compute = topi.cosh
-    reference = _real(np.cosh)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Sinh().call(x)
-
-
-@operator("relax.tanh")
-class Tanh(RealUnary):
-    """The hyperbolic tangent, element by element."""
-
-    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
-    compute = topi.tanh
-    reference = _real(np.tanh)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return 1.0 - y * y
-
-
-@operator("relax.asinh")
-class Asinh(RealUnary):
-    """The inverse hyperbolic sine, element by element."""
-
-    compute = topi.asinh
-    reference = _real(np.arcsinh)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Rsqrt().call(x * x + 1.0)
-
-
-@operator("relax.acosh")
-class Acosh(RealUnary):
-    """The inverse hyperbolic cosine, element by element."""
-
-    compute = topi.acosh
-    reference = _real(np.arccosh)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Rsqrt().call(x * x - 1.0)
-
-
-@operator("relax.atanh")
-class Atanh(RealUnary):
-    """The inverse hyperbolic tangent, element by element."""
-
-    compute = topi.atanh
-    reference = _real(np.arctanh)
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return 1.0 / (1.0 - x * x)
+_of_reals = partial(_row, RealUnary)
+
+# fmt: off
+Exp = _of_reals("exp", "e to the power x, element by element.", topi.exp, _real(np.exp), lambda x, y: y)
+Log = _of_reals("log", "The natural logarithm, element by element.", topi.log, _real(np.log), lambda x, y: 1.0 / x)
+Sqrt = _of_reals(
+    "sqrt", "The square root, element by element.", topi.sqrt, _real(np.sqrt), lambda x, y: 0.5 / y,
+    exactness=Exactness.IEEE, mixed_precision=MixedPrecision.FOLLOW, accuracy=0.5,
+)
+Rsqrt = _of_reals(
+    "rsqrt", "1 / sqrt(x), element by element.", topi.rsqrt, _real(lambda x: np.ones_like(x) / np.sqrt(x)),
+    lambda x, y: y * y * y * -0.5, accuracy=2,
+)
+Sigmoid = _of_reals(
+    "sigmoid", "1 / (1 + exp(-x)), element by element.", topi.sigmoid,
+    _real(lambda x: np.where(x >= 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x)))),
+    lambda x, y: y * (1.0 - y), mixed_precision=MixedPrecision.FOLLOW,
+)
+Erf = _of_reals(
+    "erf", "The error function, element by element.", topi.erf, _real(np.vectorize(math.erf, otypes=[np.float64])),
+    lambda x, y: apply("exp", -(x * x)) * (2.0 / math.sqrt(math.pi)), mixed_precision=MixedPrecision.FOLLOW,
+)
+Sin = _of_reals("sin", "The sine, element by element.", topi.sin, _real(np.sin), lambda x, y: apply("cos", x))
+Cos = _of_reals("cos", "The cosine, element by element.", topi.cos, _real(np.cos), lambda x, y: -apply("sin", x))
+Tan = _of_reals("tan", "The tangent, element by element.", topi.tan, _real(np.tan), lambda x, y: 1.0 + y * y)
+Asin = _of_reals(
+    "asin", "The inverse sine, element by element.", topi.asin, _real(np.arcsin),
+    lambda x, y: apply("rsqrt", 1.0 - x * x),
+)
+Acos = _of_reals(
+    "acos", "The inverse cosine, element by element.", topi.acos, _real(np.arccos),
+    lambda x, y: -apply("rsqrt", 1.0 - x * x),
+)
+Atan = _of_reals(
+    "atan", "The inverse tangent, element by element.", topi.atan, _real(np.arctan), lambda x, y: 1.0 / (1.0 + x * x),
+)
+Sinh = _of_reals(
+    "sinh", "The hyperbolic sine, element by element.", topi.sinh, _real(np.sinh), lambda x, y: apply("cosh", x),
+)
+Cosh = _of_reals(
+    "cosh", "The hyperbolic cosine, element by element.", topi.cosh, _real(np.cosh), lambda x, y: apply("sinh", x),
+)
+Tanh = _of_reals(
+    "tanh", "The hyperbolic tangent, element by element.", topi.tanh, _real(np.tanh), lambda x, y: 1.0 - y * y,
+    mixed_precision=MixedPrecision.FOLLOW,
+)
+Asinh = _of_reals(
+    "asinh", "The inverse hyperbolic sine, element by element.", topi.asinh, _real(np.arcsinh),
+    lambda x, y: apply("rsqrt", x * x + 1.0),
+)
+Acosh = _of_reals(
+    "acosh", "The inverse hyperbolic cosine, element by element.", topi.acosh, _real(np.arccosh),
+    lambda x, y: apply("rsqrt", x * x - 1.0),
+)
+Atanh = _of_reals(
+    "atanh", "The inverse hyperbolic tangent, element by element.", topi.atanh, _real(np.arctanh),
+    lambda x, y: 1.0 / (1.0 - x * x),
+)
+# fmt: on
 
 
 # -------------------------------------------------------------------------------------- exact functions
 
 
-@operator("relax.floor")
-class Floor(NumberUnary):
-    """The greatest whole number ≤ x; an integer as it is."""
-
-    steps = True
-    compute = topi.floor
-    reference = _whole(np.floor)
+def _sign(x: Array) -> Array:
+    wide = x.astype(np.float64) if DataType(x.dtype.name).is_float else x
+    return np.sign(wide).astype(x.dtype)
 
 
-@operator("relax.ceil")
-class Ceil(NumberUnary):
-    """The least whole number ≥ x; an integer as it is."""
+_stepped = partial(_row, NumberUnary, steps=True)
+_tested = partial(_row, NumberUnary, steps=True, gives="bool")
 
-    steps = True
-    compute = topi.ceil
-    reference = _whole(np.ceil)
-
-
-@operator("relax.trunc")
-class Trunc(NumberUnary):
-    """x without its fraction; an integer as it is."""
-
-    steps = True
-    compute = topi.trunc
-    reference = _whole(np.trunc)
-
-
-@operator("relax.round")
-class Round(NumberUnary):
-    """The nearest whole number, halves to even, as NumPy rounds; an integer as it is."""
-
-    steps = True
-    compute = topi.round
-    reference = _whole(np.rint)
-
-
-@operator("relax.abs")
-class Abs(NumberUnary):
-    """The magnitude; of the least value of a signed type, that value (two's complement)."""
-
-    compute = topi.abs
-    reference = np.abs
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return Sign().call(x)
+# fmt: off
+Floor = _stepped("floor", "The greatest whole number ≤ x; an integer as it is.", topi.floor, _whole(np.floor))
+Ceil = _stepped("ceil", "The least whole number ≥ x; an integer as it is.", topi.ceil, _whole(np.ceil))
+Trunc = _stepped("trunc", "x without its fraction; an integer as it is.", topi.trunc, _whole(np.trunc))
+Round = _stepped(
+    "round", "The nearest whole number, halves to even, as NumPy rounds; an integer as it is.", topi.round,
+    _whole(np.rint),
+)
+Abs = _row(
+    NumberUnary, "abs", "The magnitude; of the least value of a signed type, that value (two's complement).", topi.abs,
+    np.abs, lambda x, y: apply("sign", x),
+)
+Sign = _stepped("sign", "-1, 0 or 1 as x is below, at or above 0; NaN stays NaN.", topi.sign, _sign)
+Square = _row(
+    NumberUnary, "square", "x · x; integers wrap around.", topi.square, lambda x: x * x, lambda x, y: x * 2.0,
+)
+IsNan = _tested(
+    "isnan", "True where x is not a number; an integer is one.", topi.isnan, _test(np.isnan, False), cls="IsNan",
+)
+IsInf = _tested("isinf", "True where x is an infinity.", topi.isinf, _test(np.isinf, False), cls="IsInf")
+IsFinite = _tested(
+    "isfinite", "True where x is neither infinite nor NaN.", topi.isfinite, _test(np.isfinite, True), cls="IsFinite",
+)
+LogicalNot = _row(
+    Unary, "logical_not", "The negation of a bool.", topi.logical_not, np.logical_not, takes=("bool",), steps=True,
+)
+BitwiseNot = _row(
+    Unary, "bitwise_not", "All bits flipped; of a bool, its negation.", topi.bitwise_not, np.invert,
+    takes=("int", "uint", "bool"), steps=True,
+)
+# fmt: on
 
 
 @operator("relax.negative")
@@ -365,81 +230,6 @@ class Negative(NumberUnary):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return (Negative().call(grad),) if is_float(grad) else (None,)
-
-
-@operator("relax.sign")
-class Sign(NumberUnary):
-    """-1, 0 or 1 as x is below, at or above 0; NaN stays NaN."""
-
-    steps = True
-    compute = topi.sign
-
-    def reference(self, x: Array) -> Array:
-        wide = x.astype(np.float64) if DataType(x.dtype.name).is_float else x
-        return np.sign(wide).astype(x.dtype)
-
-
-@operator("relax.square")
-class Square(NumberUnary):
-    """x · x; integers wrap around."""
-
-    compute = topi.square
-
-    def reference(self, x: Array) -> Array:
-        return x * x
-
-    def slope(self, x: Term, y: Term) -> RelaxExpr:
-        return x * 2.0
-
-
-@operator("relax.isnan")
-class IsNan(NumberUnary):
-    """True where x is not a number; an integer is one."""
-
-    gives = "bool"
-    steps = True
-    compute = topi.isnan
-    reference = _test(np.isnan, False)
-
-
-@operator("relax.isinf")
-class IsInf(NumberUnary):
-    """True where x is an infinity."""
-
-    gives = "bool"
-    steps = True
-    compute = topi.isinf
-    reference = _test(np.isinf, False)
-
-
-@operator("relax.isfinite")
-class IsFinite(NumberUnary):
-    """True where x is neither infinite nor NaN."""
-
-    gives = "bool"
-    steps = True
-    compute = topi.isfinite
-    reference = _test(np.isfinite, True)
-
-
-@operator("relax.logical_not")
-class LogicalNot(Unary):
-    """The negation of a bool."""
-
-    takes = ("bool",)
-    steps = True
-    compute = topi.logical_not
-    reference = np.logical_not
-
-
-@operator("relax.bitwise_not")
-class BitwiseNot(Unary):
-    """All bits flipped; of a bool, its negation."""
-
-    takes = ("int", "uint", "bool")
-    steps = True
-    compute = topi.bitwise_not
-    reference = np.invert
 
 
 @operator("relax.clip")

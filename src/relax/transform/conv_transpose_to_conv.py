@@ -106,11 +106,11 @@ def _is_plain(operator: TransposedConvolution, call: Call) -> bool:
     info = known_struct_info(call)
     return (
         operator.groups == 1
-        and set(operator.per_axis("dilation")) == {1}
-        and (operator.data_layout, operator.result_letters) == ("NC" + letters, "NC" + letters)
+        and set(operator.dilation) == {1}
+        and (operator.data_layout, operator.out_layout) == ("NC" + letters, None)
         and operator.kernel_layout == "IO" + letters
         and isinstance(info, TensorStructInfo)
-        and operator.out_dtype in (None, info.dtype)
+        and operator.out_dtype in ("", info.dtype)
         and info.dtype in DTYPES
     )
 
@@ -118,8 +118,8 @@ def _is_plain(operator: TransposedConvolution, call: Call) -> bool:
 def _axes(operator: TransposedConvolution, kernel: tuple[int, ...]) -> list[_Axis] | None:
     """The spatial dimensions; None where the transposed convolution is better left as it is."""
     axes: list[_Axis] = []
-    strides, more = operator.per_axis("strides"), operator.per_axis("output_padding")
-    for size, stride, late, (before, after) in zip(kernel, strides, more, operator.pads, strict=True):
+    numbers = zip(kernel, operator.strides, operator.output_padding, operator.pads, strict=True)
+    for size, stride, late, (before, after) in numbers:
         cut = after - late
         if not size or size % stride or not 0 <= before < size or not 0 <= cut < size:
             return None

@@ -186,9 +186,7 @@ class _Layouts(Rewriter):
                 if not isinstance(info, TensorStructInfo) or info.ndim == -1:
                     return
                 plain = tuple(range(info.ndim))
-                moved = operator.permuted(plain, [info])
-                assert moved is not None
-                axes = cast("PermuteDims", moved.operator).axes or ()
+                axes = operator.order(info.ndim)
                 orders = {plain: super().variable(source)}
                 known = self.layouts.get(source)
                 if isinstance(known, Permutations):

@@ -35,7 +35,7 @@ from ..ir import DataType, IRModule, RelaxExpr
 from ..op import is_call_of, operator_of
 from ..op.linear_algebra import Matmul
 from ..op.qdq import Dequantize
-from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
+from ..op.shapes import PermuteDims
 from ..prim import IntImm, PrimExpr
 from ..prim import cast as cast_expr
 from ..prim import const as const_expr
@@ -46,9 +46,6 @@ from .decorators import module_pass
 from .fold_constant import MAX_BYTES
 
 Array: TypeAlias = "NDArray[Any]"
-
-MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze)
-"""Operators that give all elements of their first operand, in another shape."""
 
 
 @module_pass(opt_level=1, needs={NORMAL_FORM}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})
@@ -97,7 +94,7 @@ class _Products(KnownValues):
         """The weights that an operand stands for; None for those that this pass leaves alone."""
         moves: list[Call] = []
         call = self.value(expr)
-        while isinstance(call, Call) and isinstance(operator_of(call), MOVES):
+        while isinstance(call, Call) and _is_moved(call):
             moves.append(call)
             call = self.value(call.args[0])
         if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Dequantize):
@@ -122,6 +119,12 @@ class _Products(KnownValues):
         return None if matrix is None else _Weights(matrix.astype(dtype.numpy()), _by_group(spread, moves))
 
 
+def _is_moved(call: Call) -> bool:
+    """True if the result has all elements of the first operand, in another shape or order of dimensions."""
+    operator = operator_of(call)
+    return operator is not None and (operator.view or isinstance(operator, PermuteDims))
+
+
 def _moved(array: Array, moves: list[Call]) -> Array | None:
     """An array as operators move it, of which the last one stands first; None where a shape is not known."""
     for call in reversed(moves):
@@ -131,8 +134,8 @@ def _moved(array: Array, moves: list[Call]) -> Array | None:
         sizes = [dim.value for dim in info.dims if isinstance(dim, IntImm)]
         if len(sizes) != len(info.dims):
             return None
-        is_turned = isinstance(operator, PermuteDims)
-        array = np.transpose(array, operator.axes or None) if is_turned else np.reshape(array, sizes)
+        is_permuted = isinstance(operator, PermuteDims)
+        array = np.transpose(array, operator.order(array.ndim)) if is_permuted else np.reshape(array, sizes)
     return array
 
 

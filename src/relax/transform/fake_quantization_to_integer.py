@@ -51,7 +51,7 @@ from ..analysis.uses import times_used
 from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, DataflowVar, Function, PrimValue, Tuple, Var, VarBinding, const
 from ..ir import DataType, IRModule, RelaxExpr
-from ..op import is_call_of, operator_of
+from ..op import Operator, is_call_of, operator_of
 from ..op.binary import Add, Multiply, Subtract
 from ..op.linear_algebra import Matmul
 from ..op.nn.activation import Relu
@@ -60,7 +60,7 @@ from ..op.nn.padding import Pad
 from ..op.nn.pooling import MaxPool
 from ..op.qdq import Dequantize, Quantize
 from ..op.selection import Take
-from ..op.shapes import ExpandDims, Flatten, PermuteDims, Reshape, Squeeze
+from ..op.shapes import PermuteDims
 from ..op.unary import Astype
 from ..prim import IntImm
 from ..rewrite import bindings_in
@@ -70,10 +70,6 @@ from .decorators import function_pass
 BYTES = ("int8", "uint8")
 FEW = 32
 """Depthwise convolutions sum few products per channel: float32 is as fast there and represents all sums."""
-MOVES = (ExpandDims, Flatten, PermuteDims, Reshape, Squeeze, Take)
-"""Operators that give the elements of their first operand in another shape."""
-RESHAPES = (ExpandDims, Flatten, Reshape, Squeeze)
-"""Those of them that keep the elements in their order."""
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
@@ -161,10 +157,15 @@ class _Integers(KnownValues):
     def moved(self, call: Call) -> RelaxExpr:
         """The integers of a `dequantize` moved, and then dequantised."""
         operator = operator_of(call)
-        if not isinstance(operator, (*MOVES, MaxPool)) or (
-            isinstance(operator, Take) and operator.mode == "nan"
-        ):
-            return call
+        match operator:
+            case PermuteDims() | MaxPool():
+                pass
+            case Take(mode=mode) if mode != "nan":
+                pass
+            case Operator(view=True):
+                pass
+            case _:
+                return call
         inner = self.value(call.args[0])
         dequantize = operator_of(inner) if isinstance(inner, Call) else None
         if not isinstance(inner, Call) or not isinstance(dequantize, Dequantize):
@@ -241,7 +242,9 @@ class _Integers(KnownValues):
         if isinstance(value, Constant):
             return value.data.numpy()
         operator = operator_of(value) if isinstance(value, Call) else None
-        if not isinstance(value, Call) or not isinstance(operator, (Dequantize, *RESHAPES)):
+        if not isinstance(value, Call) or operator is None:
+            return None
+        if not (operator.view or isinstance(operator, Dequantize)):
             return None
         info = value.struct_info_
         first = self.constant(value.args[0])
@@ -309,7 +312,7 @@ class _Integers(KnownValues):
         info = call.struct_info_
         if not isinstance(info, TensorStructInfo) or info.ndim < 1:
             return None
-        axes = operator.axes or tuple(reversed(range(info.ndim)))
+        axes = operator.order(info.ndim)
         inner = self.weights(call.args[0], axes[channels % info.ndim])
         return None if inner is None else _Weights(np.transpose(inner.numbers, axes), inner.scale)
 
@@ -392,7 +395,7 @@ def _centred(data: _Data) -> RelaxExpr:
 
 def _fills(operator: MaxPool) -> bool:
     """True if each pooling window covers some data: an empty window has another maximum."""
-    windows = zip(operator.pads, operator.per_axis("pool_size"), operator.per_axis("dilation"), strict=True)
+    windows = zip(operator.pads, operator.pool_size, operator.dilation, strict=True)
     return not operator.ceil_mode and all(sum(pads) < size and step == 1 for pads, size, step in windows)
 
 

@@ -16,7 +16,7 @@ from ..derive.normalize import normalize_module
 from ..expr import Call
 from ..ir import IRModule, RelaxExpr, StructInfo, VDevice, listed_vdevices, same_vdevice
 from ..ir.vdevice import VDEVICES
-from ..op.intrinsics import HintOnDevice, ToVDevice
+from ..op.intrinsics import Placing
 from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
@@ -51,7 +51,7 @@ class _Updater(Rewriter):
 
     def call(self, call: Call) -> RelaxExpr:
         match call.attrs:
-            case ToVDevice(dst) | HintOnDevice(dst) if same_vdevice(dst, self.old):
+            case Placing(dst_vdevice=dst) if same_vdevice(dst, self.old):
                 call = call.replace(attrs=call.attrs.replace(dst_vdevice=self.new))
             case _:
                 pass

@@ -197,7 +197,7 @@ def cosh(x: TensorLike) -> Call:
 def cumprod(
     data: TensorLike,
     axis: int | None = None,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = '',
     exclusive: bool = False,
 ) -> Call:
     """Running products along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
@@ -205,12 +205,7 @@ def cumprod(
     The result has `dtype`, or the input's. Integers wrap around.
     """
 
-def cumsum(
-    data: TensorLike,
-    axis: int | None = None,
-    dtype: DTypeLike | None = None,
-    exclusive: bool = False,
-) -> Call:
+def cumsum(data: TensorLike, axis: int | None = None, dtype: DTypeLike = '', exclusive: bool = False) -> Call:
     """Running sums along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
 
     The result has `dtype`, or the input's. Integers wrap around.

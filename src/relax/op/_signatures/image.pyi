@@ -49,7 +49,7 @@ def resize(
     cubic_exclude: bool = False,
     extrapolation_value: float = 0.0,
     antialias: bool = False,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """The data with each axis of `axes` (None: all) resized to its number of `size`.
 
@@ -72,7 +72,7 @@ def resize2d(
     cubic_alpha: float = -0.5,
     cubic_exclude: bool = False,
     extrapolation_value: float = 0.0,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """Images in `layout` resized to the height and width in `size`; the attributes are those of `image.resize`.
 

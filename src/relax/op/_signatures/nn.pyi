@@ -155,7 +155,7 @@ def conv1d(
     data_layout: str = 'NCW',
     kernel_layout: str = 'OIW',
     out_layout: str | None = None,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """Cross-correlation of sequences with kernels, as conv2d: data (N, C, W), weight (O, C / groups, KW)."""
 
@@ -170,7 +170,7 @@ def conv1d_transpose(
     data_layout: str = 'NCW',
     kernel_layout: str = 'IOW',
     out_layout: str | None = None,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """The transpose of conv1d, as conv2d_transpose: data (N, C, W), weight (C, O / groups, KW)."""
 
@@ -184,7 +184,7 @@ def conv2d(
     data_layout: str = 'NCHW',
     kernel_layout: str = 'OIHW',
     out_layout: str | None = None,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """Cross-correlation of images with kernels.
 
@@ -204,7 +204,7 @@ def conv2d_transpose(
     data_layout: str = 'NCHW',
     kernel_layout: str = 'IOHW',
     out_layout: str | None = None,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """The transpose of conv2d: each element of the data adds the kernel, times itself, to the result at its place.
 
@@ -223,7 +223,7 @@ def conv3d(
     data_layout: str = 'NCDHW',
     kernel_layout: str = 'OIDHW',
     out_layout: str | None = None,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """Cross-correlation of volumes with kernels, as conv2d: data (N, C, D, H, W), weight (O, C / groups, KD, KH, …)."""
 
@@ -238,7 +238,7 @@ def conv3d_transpose(
     data_layout: str = 'NCDHW',
     kernel_layout: str = 'IODHW',
     out_layout: str | None = None,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike = '',
 ) -> Call:
     """The transpose of conv3d, as conv2d_transpose: data (N, C, D, H, W), weight (C, O / groups, KD, KH, KW)."""
 

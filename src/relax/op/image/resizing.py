@@ -14,6 +14,7 @@ import numpy as np
 from ... import topi
 from ...ir import DataType, StructInfo
 from ...struct_info import ShapeStructInfo, TensorStructInfo
+from ..attributes import VOID
 from ..conversion import converted
 from ..dims import normalize_axes, tensor
 from ..errors import ATTRIBUTES, SHAPES, OperatorError
@@ -47,7 +48,7 @@ class Resizing(Operator):
     cubic_alpha: float
     cubic_exclude: bool
     extrapolation_value: float
-    out_dtype: DataType | None
+    out_dtype: DataType
 
     @property
     def cropped(self) -> bool:
@@ -189,7 +190,7 @@ class Resize(Resizing):
     cubic_exclude: bool = False
     extrapolation_value: float = 0.0
     antialias: bool = False
-    out_dtype: DataType | None = None
+    out_dtype: DataType = VOID
 
     def infer(
         self,
@@ -250,7 +251,7 @@ class Resize2d(Resizing):
     cubic_alpha: float = -0.5
     cubic_exclude: bool = False
     extrapolation_value: float = 0.0
-    out_dtype: DataType | None = None
+    out_dtype: DataType = VOID
 
     def infer(self, data: TensorStructInfo, size: ShapeStructInfo) -> TensorStructInfo:
         self.require_attribute(sorted(self.layout) == sorted("NCHW"), "layout", "a permutation of 'NCHW'")

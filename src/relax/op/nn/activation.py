@@ -278,7 +278,7 @@ class Softmaxes(Operator):
 
     total = True
 
-    axis: int
+    axis: int = -1
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(data, "data", "float")
@@ -299,7 +299,6 @@ class Softmaxes(Operator):
 class Softmax(Softmaxes):
     """exp(x - max x) / Σ exp(x - max x) along one axis."""
 
-    axis: int = -1
     compute = topi.nn.softmax
 
     def reference(self, data: Array) -> Array:
@@ -315,7 +314,6 @@ class Softmax(Softmaxes):
 class LogSoftmax(Softmaxes):
     """(x - max x) - log Σ exp(x - max x) along one axis."""
 
-    axis: int = -1
     compute = topi.nn.log_softmax
 
     def reference(self, data: Array) -> Array:

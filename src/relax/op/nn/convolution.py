@@ -14,6 +14,7 @@ from ...ir import DataType, RelaxExpr, StructInfo
 from ...prim import IntImm, PrimExpr, simplify
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo
+from ..attributes import VOID
 from ..base import Gradients, Term
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
@@ -39,7 +40,7 @@ class AnyConvolution(Windowed):
     groups: int
     data_layout: str
     kernel_layout: str
-    out_dtype: DataType | None
+    out_dtype: DataType
 
     def infer(self, data: TensorStructInfo, weight: TensorStructInfo) -> TensorStructInfo:
         self.require_windows()
@@ -113,13 +114,13 @@ class AnyConvolution(Windowed):
 
     def taps(self, w: Array) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """The index of each tap in the kernel, and its distance from the first in the data."""
-        dilation = self.per_axis("dilation")
+        dilation = self.dilation
         places = product(*(range(size) for size in w.shape[2:]))
         return [(k, tuple(d * i for d, i in zip(dilation, k, strict=True))) for k in places]
 
     def strided(self, start: Sequence[int], counts: Sequence[int]) -> tuple[Any, ...]:
         """Slices of the spatial dimensions: so many elements, a stride apart."""
-        slices = zip(start, counts, self.per_axis("strides"), strict=True)
+        slices = zip(start, counts, self.strides, strict=True)
         return (..., *(slice(a, a + s * n, s) if n else slice(0, 0) for a, n, s in slices))
 
     # ------------------------------------------------------------------------------------ gradients
@@ -130,7 +131,7 @@ class AnyConvolution(Windowed):
         static = all(
             info.dims is not None and all(isinstance(d, IntImm) for d in info.dims) for info in infos
         )
-        plain = self.out_dtype in (None, infos[0].dtype) and infos[0].dtype == infos[1].dtype
+        plain = self.out_dtype in (VOID, infos[0].dtype) and infos[0].dtype == infos[1].dtype
         return static and plain and self.groups == 1 and is_float(data)
 
     def weight_gradient(
@@ -165,8 +166,17 @@ class Convolution(AnyConvolution):
 
     shared: ClassVar[Literal["I", "O"]] = "I"
 
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    data_layout: str = "NC*"
+    kernel_layout: str = "OI*"
+    out_layout: str | None = None
+    out_dtype: DataType = VOID
+
     def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
-        stride, dilation = self.per_axis("strides")[j], self.per_axis("dilation")[j]
+        stride, dilation = self.strides[j], self.dilation[j]
         return topi.nn.conv_extent(size, kernel, self.pads[j], stride, dilation)
 
     def compute(self, data: Any, weight: Any) -> Any:
@@ -185,8 +195,8 @@ class Convolution(AnyConvolution):
 
     def convolved(self, x: Array, w: Array) -> Array:
         x = np.pad(x, ((0, 0), (0, 0), *self.pads))
-        spans = [d * (k - 1) + 1 for d, k in zip(self.per_axis("dilation"), w.shape[2:], strict=True)]
-        sizes = zip(x.shape[2:], spans, self.per_axis("strides"), strict=True)
+        spans = [d * (k - 1) + 1 for d, k in zip(self.dilation, w.shape[2:], strict=True)]
+        sizes = zip(x.shape[2:], spans, self.strides, strict=True)
         counts = [(size - span) // stride + 1 for size, span, stride in sizes]
         out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
         each, per_group = w.shape[0] // self.groups, w.shape[1]
@@ -205,8 +215,8 @@ class Convolution(AnyConvolution):
         kernel = dict(zip(self.kernel_layout, dims_of(weight) or (), strict=True))
         left_over: list[Any] = []
         for j, axis in enumerate(self.spatial):
-            span = (kernel[axis] - 1) * self.per_axis("dilation")[j] + 1
-            left_over.append(simplify((sizes[axis] + sum(self.pads[j]) - span) % self.per_axis("strides")[j]))
+            span = (kernel[axis] - 1) * self.dilation[j] + 1
+            left_over.append(simplify((sizes[axis] + sum(self.pads[j]) - span) % self.strides[j]))
         by_data = apply(
             f"nn.conv{len(self.spatial)}d_transpose",
             grad,
@@ -231,16 +241,25 @@ class TransposedConvolution(AnyConvolution):
     __slots__ = ()
 
     shared: ClassVar[Literal["I", "O"]] = "O"
+    per_axis: ClassVar[tuple[str, ...]] = ("strides", "dilation", "output_padding")
 
-    output_padding: tuple[int, ...]
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    output_padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    data_layout: str = "NC*"
+    kernel_layout: str = "IO*"
+    out_layout: str | None = None
+    out_dtype: DataType = VOID
 
     def require_windows(self) -> None:
         super().require_windows()
         self.require_numbers("output_padding", 0)
 
     def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
-        stride, dilation = self.per_axis("strides")[j], self.per_axis("dilation")[j]
-        more = self.per_axis("output_padding")[j]
+        stride, dilation = self.strides[j], self.dilation[j]
+        more = self.output_padding[j]
         return topi.nn.conv_transpose_extent(size, kernel, self.pads[j], stride, dilation, more)
 
     def compute(self, data: Any, weight: Any) -> Any:
@@ -265,7 +284,7 @@ class TransposedConvolution(AnyConvolution):
         ]
         whole = [size + sum(pads) for size, pads in zip(sizes, self.pads, strict=True)]
         # Where there is nothing, or no room for a whole element, the last tap may lie outside.
-        room = [n + s for n, s in zip(whole, self.per_axis("strides"), strict=True)]
+        room = [n + s for n, s in zip(whole, self.strides, strict=True)]
         out = np.zeros((x.shape[0], each * self.groups, *room), np.result_type(x, w))
         for g in range(self.groups):
             part, kernel = x[:, g * per_group :][:, :per_group], w[:, g * per_group :][:, :per_group]
@@ -277,7 +296,7 @@ class TransposedConvolution(AnyConvolution):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, weight = operands
-        within = zip(self.per_axis("output_padding"), self.per_axis("strides"), strict=True)
+        within = zip(self.output_padding, self.strides, strict=True)
         if not self.differentiable(data, weight) or any(more >= stride for more, stride in within):
             return None
         by_data = apply(
@@ -301,16 +320,7 @@ class TransposedConvolution(AnyConvolution):
 class Conv1d(Convolution):
     """Cross-correlation of sequences with kernels, as conv2d: data (N, C, W), weight (O, C / groups, KW)."""
 
-    spatial: ClassVar[str] = "W"
-
-    strides: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
-    groups: int = 1
-    data_layout: str = "NCW"
-    kernel_layout: str = "OIW"
-    out_layout: str | None = None
-    out_dtype: DataType | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.conv2d")
@@ -322,49 +332,21 @@ class Conv2d(Convolution):
     bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype.
     """
 
-    spatial: ClassVar[str] = "HW"
-
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    out_layout: str | None = None
-    out_dtype: DataType | None = None
+    spatial = "HW"
 
 
 @operator("relax.nn.conv3d")
 class Conv3d(Convolution):
     """Cross-correlation of volumes with kernels, as conv2d: data (N, C, D, H, W), weight (O, C / groups, KD, KH, …)."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    groups: int = 1
-    data_layout: str = "NCDHW"
-    kernel_layout: str = "OIDHW"
-    out_layout: str | None = None
-    out_dtype: DataType | None = None
+    spatial = "DHW"
 
 
 @operator("relax.nn.conv1d_transpose")
 class Conv1dTranspose(TransposedConvolution):
     """The transpose of conv1d, as conv2d_transpose: data (N, C, W), weight (C, O / groups, KW)."""
 
-    spatial: ClassVar[str] = "W"
-
-    strides: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
-    output_padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
-    groups: int = 1
-    data_layout: str = "NCW"
-    kernel_layout: str = "IOW"
-    out_layout: str | None = None
-    out_dtype: DataType | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.conv2d_transpose")
@@ -376,31 +358,11 @@ class Conv2dTranspose(TransposedConvolution):
     conv2d; `output_padding` adds to its ends.
     """
 
-    spatial: ClassVar[str] = "HW"
-
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    output_padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    data_layout: str = "NCHW"
-    kernel_layout: str = "IOHW"
-    out_layout: str | None = None
-    out_dtype: DataType | None = None
+    spatial = "HW"
 
 
 @operator("relax.nn.conv3d_transpose")
 class Conv3dTranspose(TransposedConvolution):
     """The transpose of conv3d, as conv2d_transpose: data (N, C, D, H, W), weight (C, O / groups, KD, KH, KW)."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    output_padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    groups: int = 1
-    data_layout: str = "NCDHW"
-    kernel_layout: str = "IODHW"
-    out_layout: str | None = None
-    out_dtype: DataType | None = None
+    spatial = "DHW"

@@ -44,8 +44,8 @@ class OverAxes(Operator):
 
     __slots__ = ()
 
-    axes: tuple[int, ...]
-    epsilon: float
+    axes: tuple[int, ...] = (-1,)
+    epsilon: float = 1e-5
 
     def normalised(self, data: TensorStructInfo, parameters: dict[str, TensorStructInfo]) -> TensorStructInfo:
         """The struct info of the result; complains of parameters that do not fit."""
@@ -98,8 +98,6 @@ class LayerNorm(OverAxes):
     Without `scale` γ, without `center` β is not applied. Mean and variance are accumulated in float32 at least.
     """
 
-    axes: tuple[int, ...] = (-1,)
-    epsilon: float = 1e-5
     center: bool = True
     scale: bool = True
     compute = topi.nn.layer_norm
@@ -136,8 +134,6 @@ class RMSNorm(OverAxes):
     The squares are accumulated in float32 at least.
     """
 
-    axes: tuple[int, ...] = (-1,)
-    epsilon: float = 1e-5
     compute = topi.nn.rms_norm
 
     def infer(self, data: TensorStructInfo, weight: TensorStructInfo) -> TensorStructInfo:

@@ -30,6 +30,7 @@ class Pool(Windowed):
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
+    per_axis: ClassVar[tuple[str, ...]] = ("pool_size", "strides", "dilation")
 
     pool_size: tuple[int, ...]
     ceil_mode: bool
@@ -44,7 +45,7 @@ class Pool(Windowed):
         if data.dims is None:
             return tensor(None, data.dtype, len(self.letters))
         size = dict(zip(self.layout, data.dims, strict=True))
-        numbers = zip(*map(self.per_axis, ("pool_size", "strides", "dilation")), strict=True)
+        numbers = zip(self.pool_size, self.strides, self.dilation, strict=True)
         for axis, pads, (window, stride, dilation) in zip(self.spatial, self.pads, numbers, strict=True):
             extent = topi.nn.pool_extent(size[axis], window, pads, stride, dilation, self.ceil_mode)
             size[axis] = self.require_room(extent, axis)
@@ -65,7 +66,7 @@ class Pool(Windowed):
 
     def covered(self, sizes: Sequence[int]) -> list[list[list[int]]]:
         """For each spatial dimension and each window along it, the places it covers, padding included."""
-        numbers = zip(*map(self.per_axis, ("pool_size", "strides", "dilation")), strict=True)
+        numbers = zip(self.pool_size, self.strides, self.dilation, strict=True)
         result: list[list[list[int]]] = []
         for size, (low, high), (window, stride, dilation) in zip(sizes, self.pads, numbers, strict=True):
             room = size + low + high - (window - 1) * dilation - 1
@@ -123,6 +124,15 @@ class PlainPool(Pool):
 
     __slots__ = ()
 
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NC*"
+    out_layout: str | None = None
+
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         return self.pooled_info(data)
 
@@ -147,8 +157,6 @@ class AvgPool(PlainPool):
 
     takes: ClassVar[tuple[str, ...]] = ("float",)
 
-    count_include_pad: bool
-
     def compute(self, data: Any) -> Any:
         return self.pooled(partial(topi.nn.avg_pool, count_include_pad=self.count_include_pad), data)
 
@@ -160,18 +168,25 @@ class AvgPool(PlainPool):
         return self.fold_windows(data, mean)
 
 
-class LpPool(PlainPool):
+class LpPool(Pool):
     """The base of norms of windows."""
 
     __slots__ = ()
 
     takes: ClassVar[tuple[str, ...]] = ("float",)
 
-    p: int
+    p: int = 2
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    layout: str = "NC*"
+    out_layout: str | None = None
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_attribute(self.p >= 1, "p", "at least 1")
-        return super().infer(data)
+        return self.pooled_info(data)
 
     def compute(self, data: Any) -> Any:
         return self.pooled(partial(topi.nn.lp_pool, p=self.p), data)
@@ -191,6 +206,14 @@ class MaxPoolWithIndices(Pool):
     """
 
     __slots__ = ()
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    layout: str = "NC*"
+    out_layout: str | None = None
 
     def infer(self, data: TensorStructInfo) -> TupleStructInfo:
         result = self.pooled_info(data)
@@ -230,9 +253,11 @@ class AdaptivePool(Windowed):
     __slots__ = ()
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    per_axis: ClassVar[tuple[str, ...]] = ("output_size",)
 
-    output_size: tuple[int, ...] | None
-    layout: str
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NC*"
+    out_layout: str | None = None
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_layout("layout", self.letters)
@@ -246,7 +271,7 @@ class AdaptivePool(Windowed):
             return tensor(None, data.dtype, len(self.letters))
         size: dict[str, Any] = dict(zip(self.layout, data.dims, strict=True))
         if self.output_size is not None:
-            size |= zip(self.spatial, self.per_axis("output_size"), strict=True)
+            size |= zip(self.spatial, self.output_size, strict=True)
         return tensor([size[axis] for axis in self.result_letters], data.dtype)
 
     def compute(self, data: Any) -> Any:
@@ -259,7 +284,7 @@ class AdaptivePool(Windowed):
         if self.output_size is None:
             return in_layout(data, self.layout, self.result_letters)
         x = wide(self.canonical(data))
-        for d, count in enumerate(self.per_axis("output_size"), 2):
+        for d, count in enumerate(self.output_size, 2):
             size = x.shape[d]
             windows = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
             parts = [x.take(range(start, end), d) for start, end in windows]
@@ -276,7 +301,7 @@ class AdaptivePool(Windowed):
             return (grad,)
         if info.dims is None:
             return None
-        for axis, count in zip(self.spatial, self.per_axis("output_size"), strict=True):
+        for axis, count in zip(self.spatial, self.output_size, strict=True):
             d = self.layout.index(axis)
             size = info.dims[d]
             if count == 1:
@@ -305,16 +330,7 @@ def _shares(size: int, count: int) -> Array:
 class MaxPool1d(MaxPool):
     """The greatest value of each window of sequences, (N, C, W) in `layout`, as max_pool2d."""
 
-    spatial: ClassVar[str] = "W"
-
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCW"
-    out_layout: str | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.max_pool2d")
@@ -325,16 +341,7 @@ class MaxPool2d(MaxPool):
     `count_include_pad` is there as in avg_pool2d, and changes nothing.
     """
 
-    spatial: ClassVar[str] = "HW"
-
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCHW"
-    out_layout: str | None = None
+    spatial = "HW"
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return self.pool_gradient("grad.max_pool2d_backward", operands, grad)
@@ -344,32 +351,14 @@ class MaxPool2d(MaxPool):
 class MaxPool3d(MaxPool):
     """The greatest value of each window of volumes, (N, C, D, H, W) in `layout`, as max_pool2d."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCDHW"
-    out_layout: str | None = None
+    spatial = "DHW"
 
 
 @operator("relax.nn.avg_pool1d")
 class AvgPool1d(AvgPool):
     """The mean of each window of sequences, (N, C, W) in `layout`, as avg_pool2d."""
 
-    spatial: ClassVar[str] = "W"
-
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCW"
-    out_layout: str | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.avg_pool2d")
@@ -380,16 +369,7 @@ class AvgPool2d(AvgPool):
     With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
     """
 
-    spatial: ClassVar[str] = "HW"
-
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCHW"
-    out_layout: str | None = None
+    spatial = "HW"
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return self.pool_gradient("grad.avg_pool2d_backward", operands, grad, "count_include_pad")
@@ -399,77 +379,35 @@ class AvgPool2d(AvgPool):
 class AvgPool3d(AvgPool):
     """The mean of each window of volumes, (N, C, D, H, W) in `layout`, as avg_pool2d."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCDHW"
-    out_layout: str | None = None
+    spatial = "DHW"
 
 
 @operator("relax.nn.max_pool1d_with_indices")
 class MaxPool1dWithIndices(MaxPoolWithIndices):
     """max_pool1d, and the int64 index of each greatest value in the flattened data."""
 
-    spatial: ClassVar[str] = "W"
-
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
-    ceil_mode: bool = False
-    layout: str = "NCW"
-    out_layout: str | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.max_pool2d_with_indices")
 class MaxPool2dWithIndices(MaxPoolWithIndices):
     """max_pool2d, and the int64 index of each greatest value in the flattened data."""
 
-    spatial: ClassVar[str] = "HW"
-
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    layout: str = "NCHW"
-    out_layout: str | None = None
+    spatial = "HW"
 
 
 @operator("relax.nn.max_pool3d_with_indices")
 class MaxPool3dWithIndices(MaxPoolWithIndices):
     """max_pool3d, and the int64 index of each greatest value in the flattened data."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    ceil_mode: bool = False
-    layout: str = "NCDHW"
-    out_layout: str | None = None
+    spatial = "DHW"
 
 
 @operator("relax.nn.lp_pool1d")
 class LpPool1d(LpPool):
     """(Σ |x|ᵖ)^(1/p) over each window of sequences, (N, C, W) in `layout`, as lp_pool2d."""
 
-    spatial: ClassVar[str] = "W"
-
-    p: int = 2
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
-    ceil_mode: bool = False
-    layout: str = "NCW"
-    out_layout: str | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.lp_pool2d")
@@ -479,43 +417,21 @@ class LpPool2d(LpPool):
     With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
     """
 
-    spatial: ClassVar[str] = "HW"
-
-    p: int = 2
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    layout: str = "NCHW"
-    out_layout: str | None = None
+    spatial = "HW"
 
 
 @operator("relax.nn.lp_pool3d")
 class LpPool3d(LpPool):
     """(Σ |x|ᵖ)^(1/p) over each window of volumes, (N, C, D, H, W) in `layout`, as lp_pool2d."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    p: int = 2
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    ceil_mode: bool = False
-    layout: str = "NCDHW"
-    out_layout: str | None = None
+    spatial = "DHW"
 
 
 @operator("relax.nn.adaptive_avg_pool1d")
 class AdaptiveAvgPool1d(AdaptivePool):
     """The means of as many windows of sequences, (N, C, W) in `layout`, as `output_size` says."""
 
-    spatial: ClassVar[str] = "W"
-
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCW"
-    out_layout: str | None = None
+    spatial = "W"
 
 
 @operator("relax.nn.adaptive_avg_pool2d")
@@ -526,19 +442,11 @@ class AdaptiveAvgPool2d(AdaptivePool):
     NaN. None keeps the data's own size.
     """
 
-    spatial: ClassVar[str] = "HW"
-
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCHW"
-    out_layout: str | None = None
+    spatial = "HW"
 
 
 @operator("relax.nn.adaptive_avg_pool3d")
 class AdaptiveAvgPool3d(AdaptivePool):
     """The means of as many windows of volumes, (N, C, D, H, W) in `layout`, as `output_size` says."""
 
-    spatial: ClassVar[str] = "DHW"
-
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCDHW"
-    out_layout: str | None = None
+    spatial = "DHW"

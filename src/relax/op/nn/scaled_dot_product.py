@@ -27,9 +27,9 @@ class AnyAttention(Operator):
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
 
-    scale: float | None
-    causal_mask: CausalMask | None
-    window_size: int | None
+    scale: float | None = None
+    causal_mask: CausalMask | None = None
+    window_size: int | None = None
 
     def attended(self, operands: Mapping[str, TensorStructInfo]) -> TensorStructInfo:
         """The struct info of the result, from queries, keys and values by name; complains where they do not fit."""
@@ -125,9 +125,6 @@ class Attention(AnyAttention):
     sees no key gives 0.
     """
 
-    scale: float | None = None
-    causal_mask: CausalMask | None = None
-    window_size: int | None = None
     compute = topi.nn.attention
 
     def infer(
@@ -150,9 +147,6 @@ class Attention(AnyAttention):
 class AttentionBias(AnyAttention):
     """`attention` with a bias, which is an operand of its own in TVM."""
 
-    scale: float | None = None
-    causal_mask: CausalMask | None = None
-    window_size: int | None = None
     compute = topi.nn.attention
 
     def infer(
@@ -174,10 +168,6 @@ class AttentionVarLen(AnyAttention):
     seqstart_q[s] up to seqstart_q[s + 1], and the keys from seqstart_k[s] (by default those of the queries). A query
     outside all sequences gives 0. max_seqlen_q and max_seqlen_k are what TVM's kernels need; they are not read.
     """
-
-    scale: float | None = None
-    causal_mask: CausalMask | None = None
-    window_size: int | None = None
 
     def infer(
         self,

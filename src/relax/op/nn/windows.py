@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from ... import topi
 from ...ir import StructInfo
+from ...ir.node import set_slot
 from ...prim import IntImm, PrimExpr, simplify
 from ...struct_info import TensorStructInfo
 from ..errors import ATTRIBUTES, SHAPES, OperatorError
@@ -15,7 +15,11 @@ from ..operator import Array, Operator
 
 
 class Windowed(Operator):
-    """The base of convolution and pooling in 1 to 3 spatial dimensions."""
+    """The base of convolution and pooling in 1 to 3 spatial dimensions.
+
+    Attributes have one spelling, as TVM's do: a number per spatial dimension where one number may be given for all; the
+    padding before the data, then that behind them; no `out_layout` that is the layout of the data.
+    """
 
     __slots__ = ()
 
@@ -23,11 +27,35 @@ class Windowed(Operator):
     """The letters of the spatial dimensions, outermost first: "W", "HW" or "DHW"."""
     layout_attribute: ClassVar[str] = "layout"
     """The attribute that holds the layout of the data."""
+    per_axis: ClassVar[tuple[str, ...]] = ("strides", "dilation")
+    """The attributes with a number per spatial dimension."""
 
     strides: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     out_layout: str | None
+
+    @classmethod
+    def inherited_default(cls, value: Any) -> Any:
+        """One number for each spatial dimension, and the spatial letters for the star of a layout ("NC*")."""
+        if isinstance(value, str):
+            return value.replace("*", cls.spatial)
+        return cast("tuple[int, ...]", value) * len(cls.spatial) if isinstance(value, tuple) else value
+
+    def __post_init__(self) -> None:
+        count = len(self.spatial)
+        for name in self.per_axis:
+            self._repeat(name, 1, count)
+        if "padding" in self.attribute_names:
+            self._repeat("padding", count, 2 * count)
+        if "out_layout" in self.attribute_names and self.out_layout in ("", self.data_letters):
+            set_slot(self, "out_layout", None)
+
+    def _repeat(self, attribute: str, short: int, count: int) -> None:
+        """Give an attribute `count` numbers if it has one or `short` of them; others are left to `require_numbers`."""
+        values: tuple[int, ...] | None = getattr(self, attribute)
+        if values is not None and len(values) in (1, short) and len(values) != count:
+            set_slot(self, attribute, values * (count // len(values)))
 
     @property
     def letters(self) -> str:
@@ -44,14 +72,11 @@ class Windowed(Operator):
         """The layout of the result."""
         return self.out_layout or self.data_letters
 
-    def per_axis(self, attribute: str) -> tuple[int, ...]:
-        """An attribute as one number per spatial dimension."""
-        return topi.nn.per_axis(getattr(self, attribute), len(self.spatial))
-
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:
         """(before, after) per spatial dimension."""
-        return topi.nn.pad_pairs(self.padding, len(self.spatial))
+        count = len(self.spatial)
+        return tuple(zip(self.padding[:count], self.padding[count:], strict=True))
 
     def require_layout(self, attribute: str, letters: str) -> None:
         layout: str = getattr(self, attribute)
@@ -136,10 +161,7 @@ class Windowed(Operator):
         **attributes: str,
     ) -> Permuted | None:
         """The rule for operands and result in these layouts, where those of the operands are `present`."""
-        moved = self.replace(
-            **{self.layout_attribute: layouts[0], **attributes},
-            out_layout=None if result == layouts[0] else result,
-        )
+        moved = self.replace(**{self.layout_attribute: layouts[0], **attributes}, out_layout=result)
         moved.require_layouts()
         for info, letters in zip(infos, present, strict=False):
             if not isinstance(info, TensorStructInfo) or info.ndim != len(letters):

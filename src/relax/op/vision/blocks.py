@@ -86,8 +86,7 @@ class DeformConv2d(Windowed):
         return tensor((batch, outputs, *out), dtype)
 
     def _extents(self, sizes: Sequence[PrimExpr], window: Sequence[PrimExpr]) -> list[PrimExpr]:
-        strides, dilation = self.per_axis("strides"), self.per_axis("dilation")
-        extents = zip(sizes, window, self.pads, strides, dilation, strict=True)
+        extents = zip(sizes, window, self.pads, self.strides, self.dilation, strict=True)
         return [
             self.require_room(topi.nn.conv_extent(*extent), axis)
             for axis, extent in zip(self.spatial, extents, strict=True)
@@ -108,7 +107,7 @@ class DeformConv2d(Windowed):
         mask: Array | None = None,
     ) -> Array:
         x, moved, w = wide(data), wide(offset), wide(weight)
-        (sy, sx), (dy, dx) = self.per_axis("strides"), self.per_axis("dilation")
+        (sy, sx), (dy, dx) = self.strides, self.dilation
         (top, _), (left, _) = self.pads
         n, channels = x.shape[:2]
         outputs, per_group, kh, kw = w.shape

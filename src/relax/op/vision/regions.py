@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ... import topi
+from ...ir.node import set_slot
 from ...prim import IntImm
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo
@@ -45,6 +46,10 @@ class RoiAlign(Operator):
     mode: Literal["avg", "max", "weighted_max"] = "avg"
     compute = topi.vision.roi_align
 
+    def __post_init__(self) -> None:
+        if len(self.pooled_size) == 1:
+            set_slot(self, "pooled_size", self.pooled_size * 2)
+
     def infer(
         self, data: TensorStructInfo, rois: TensorStructInfo, batch_indices: TensorStructInfo | None = None
     ) -> TensorStructInfo:
@@ -64,7 +69,7 @@ class RoiAlign(Operator):
         require_dim("rois", rois, 1, columns, "the numbers of a region")
         if batch_indices is not None:
             require_dim("batch_indices", batch_indices, 0, rois.dims[0], "the number of regions")
-        heights, widths = topi.nn.per_axis(self.pooled_size, 2)
+        heights, widths = self.pooled_size
         size = {"N": rois.dims[0], "H": IntImm("int64", heights), "W": IntImm("int64", widths)}
         size["C"] = data.dims[self.layout.index("C")]
         for letter in "HW":
@@ -79,7 +84,7 @@ class RoiAlign(Operator):
         images = (regions[:, 0] if batch_indices is None else batch_indices).astype(np.int64)
         if len(images) and not (images.min() >= 0 and images.max() < len(x)):
             raise AssertionError("the image of a region is out of range")
-        size = topi.nn.per_axis(self.pooled_size, 2)
+        size = self.pooled_size
         out = np.zeros((len(regions), x.shape[1], *size), x.dtype)
         for r, region in enumerate(regions):
             corners = region[-4:] * kind(self.spatial_scale) - kind(0.5 if self.aligned else 0)

@@ -169,18 +169,8 @@ for _letters in ("W", "HW", "DHW"):
 def _deformable(a: Any, x: RelaxExpr, offset: RelaxExpr, weight: RelaxExpr) -> RelaxExpr:
     if (a.data_layout, a.kernel_layout) != ("NCHW", "OIHW"):
         raise ValueError("only the layouts NCHW and OIHW have a counterpart in Relax")
-    padding = [a.padding] if isinstance(a.padding, int) else list(a.padding)
     result = op.vision.deform_conv2d(
-        x,
-        offset,
-        weight,
-        None,
-        None,
-        list(a.strides),
-        padding,
-        list(a.dilation),
-        a.groups,
-        a.deformable_groups,
+        x, offset, weight, None, None, a.strides, a.padding, a.dilation, a.groups, a.deformable_groups
     )
     out_dtype = optional_dtype(a.out_dtype)
     return op.astype(result, out_dtype) if out_dtype else result

@@ -15,10 +15,9 @@ def _pool(kind: str) -> None:
 
     def means(a: Any, grad: RelaxExpr, x: RelaxExpr) -> RelaxExpr:
         more = {"count_include_pad": a.count_include_pad} if averages else {}
-        padding = [a.padding] if isinstance(a.padding, int) else list(a.padding)
         return function(
-            grad, x, pool_size=list(a.pool_size), strides=list(a.strides), padding=padding,
-            dilation=list(a.dilation), ceil_mode=a.ceil_mode, layout=a.layout, out_layout=a.out_layout or None, **more,
+            grad, x, pool_size=a.pool_size, strides=a.strides, padding=a.padding, dilation=a.dilation,
+            ceil_mode=a.ceil_mode, layout=a.layout, out_layout=a.out_layout, **more,
         )  # fmt: skip
 
     ones = (1, 1)

@@ -108,10 +108,10 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
                 _require(size, sizes[letter], f"nn.{name}: kernel_size", f"dimension {letter} of the weight")
         if a.channels is not None and not transposed:
             _require(a.channels, sizes["O"], f"nn.{name}: channels", "dimension O of the weight")
-        more = {"output_padding": list(a.output_padding)} if transposed else {}
+        more = {"output_padding": a.output_padding} if transposed else {}
         return function(
-            x, weight, strides=list(a.strides), padding=_listed(a.padding), dilation=list(a.dilation), groups=a.groups,
-            data_layout=a.data_layout, kernel_layout=a.kernel_layout, out_layout=a.out_layout or None,
+            x, weight, strides=a.strides, padding=a.padding, dilation=a.dilation, groups=a.groups,
+            data_layout=a.data_layout, kernel_layout=a.kernel_layout, out_layout=a.out_layout,
             out_dtype=optional_dtype(a.out_dtype), **more,
         )  # fmt: skip
 
@@ -130,10 +130,6 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
     )  # fmt: skip
 
 
-def _listed(value: Any) -> list[int]:
-    return [value] if isinstance(value, int) else list(value)
-
-
 for _count in _SPATIAL:
     _convolution(f"conv{_count}d", _count, False)
     _convolution(f"conv{_count}d_transpose", _count, True)
@@ -148,8 +144,8 @@ def _pool(kind: str, spatial: int) -> None:
     def means(a: Any, x: RelaxExpr) -> RelaxExpr:
         more = {"count_include_pad": a.count_include_pad} if averages else {}
         return function(
-            x, pool_size=list(a.pool_size), strides=list(a.strides), padding=_listed(a.padding),
-            dilation=list(a.dilation), ceil_mode=a.ceil_mode, layout=a.layout, out_layout=a.out_layout or None, **more,
+            x, pool_size=a.pool_size, strides=a.strides, padding=a.padding, dilation=a.dilation, ceil_mode=a.ceil_mode,
+            layout=a.layout, out_layout=a.out_layout, **more,
         )  # fmt: skip
 
     ones = (1,) * spatial
@@ -190,7 +186,7 @@ def _adaptive_pool(spatial: int) -> None:
         attr("output_size", "int|ints", ()), attr("layout", "str", f"NC{_SPATIAL[spatial]}"),
         attr("out_layout", "str", ""),
         pattern=OUT_ELEMWISE_FUSABLE, mixed=FOLLOW,
-        means=lambda a, x: function(x, _listed(a.output_size) or None, a.layout, a.out_layout or None),
+        means=lambda a, x: function(x, None if a.output_size == () else a.output_size, a.layout, a.out_layout),
     )  # fmt: skip
 
 
@@ -243,7 +239,7 @@ def _others(x: RelaxExpr, axis: int) -> list[int]:
 
 
 def _l2_normalize(a: Any, x: RelaxExpr) -> RelaxExpr:
-    squares = op.sum(op.multiply(x, x), _listed(a.axis) if a.axis is not None else None, True)
+    squares = op.sum(op.multiply(x, x), a.axis, True)
     return op.divide(x, op.sqrt(op.maximum(squares, scalar(a.eps, x))))
 
 

@@ -125,7 +125,7 @@ declare(
 declare(
     "squeeze", 1, attr("axis", "int|ints?", None),
     pattern=INJECTIVE,
-    mixed=FOLLOW, means=lambda a, x: op.squeeze(x, None if a.axis is None else _listed(a.axis)),
+    mixed=FOLLOW, means=lambda a, x: op.squeeze(x, a.axis),
 )  # fmt: skip
 declare(
     "concatenate",
@@ -147,7 +147,7 @@ declare(
     "split", 1, attr("indices_or_sections", "int|ints"), attr("axis", "int", 0),
     pattern=INJECTIVE,
     mixed=FOLLOW, means=lambda a, x: op.split(
-        x, a.indices_or_sections if isinstance(a.indices_or_sections, int) else list(a.indices_or_sections), a.axis
+        x, a.indices_or_sections, a.axis
     ),
     results=lambda a: (
         a.indices_or_sections if isinstance(a.indices_or_sections, int) else len(a.indices_or_sections) + 1

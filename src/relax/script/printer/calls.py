@@ -90,7 +90,7 @@ def _is_default(operator: Operator, name: str, value: Any, default: Any) -> bool
     if structural_equal(value, default):
         return True
     try:
-        return structural_equal(getattr(operator.replace(**{name: default}), name), value)
+        return structural_equal(operator.spelled(name, default), value)
     except (ValueError, TypeError):
         return False
 

@@ -188,5 +188,4 @@ def _is_transposition(expr: RelaxExpr) -> bool:
     operator, info = operator_in(expr), expr.struct_info_
     if not isinstance(operator, PermuteDims) or not isinstance(info, TensorStructInfo):
         return False
-    axes = range(info.ndim)[::-1] if operator.axes is None else operator.axes
-    return tuple(axis % info.ndim for axis in axes) == _last_two_swapped(info.ndim)
+    return operator.order(info.ndim) == _last_two_swapped(info.ndim)

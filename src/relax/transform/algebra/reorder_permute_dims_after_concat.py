@@ -14,7 +14,6 @@ from ...analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ...dpl.rewrite import KnownValues
 from ...expr import Call, Function, Tuple
 from ...ir import IRModule, RelaxExpr
-from ...op import is_call_of
 from ...op.pieces import Concat
 from ...op.shapes import PermuteDims
 from ...struct_info import TensorStructInfo
@@ -53,13 +52,6 @@ class _Reorderer(KnownValues):
 def _axes(expr: RelaxExpr) -> tuple[int, ...] | None:
     """The permutation that a call makes; None for what is none, or of unknown rank."""
     operator, info = operator_in(expr), expr.struct_info_
-    if (
-        not isinstance(expr, Call)
-        or not is_call_of(expr, PermuteDims)
-        or not isinstance(operator, PermuteDims)
-    ):
+    if not isinstance(operator, PermuteDims) or not isinstance(info, TensorStructInfo) or info.ndim < 0:
         return None
-    if not isinstance(info, TensorStructInfo) or info.ndim < 0:
-        return None
-    axes = range(info.ndim)[::-1] if operator.axes is None else operator.axes
-    return tuple(axis % info.ndim for axis in axes)
+    return operator.order(info.ndim)

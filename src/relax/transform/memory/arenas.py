@@ -36,7 +36,7 @@ from ...expr import (
 from ...info.mapping import bound_in
 from ...ir import GlobalVar, IRModule, RelaxExpr
 from ...op import is_call_of
-from ...op.intrinsics import InvokeClosure, InvokePureClosure
+from ...op.intrinsics import ClosureCall
 from ...op.storage import BuiltinAllocTensor
 from ...prim import IntImm
 from ...prim import Var as PrimVar
@@ -216,4 +216,4 @@ def _may_enter(binding: Binding, recursive: Set[str]) -> bool:
         return False
     if isinstance(call.op, GlobalVar):
         return call.op.name_hint in recursive
-    return isinstance(call.op, Var) or is_call_of(call, InvokeClosure, InvokePureClosure)
+    return isinstance(call.op, Var) or is_call_of(call, ClosureCall)

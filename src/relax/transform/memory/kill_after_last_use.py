@@ -33,20 +33,15 @@ from ...info.mapping import fields_in
 from ...ir import IRModule, RelaxExpr
 from ...op import is_call_of, memory, vm
 from ...op.storage import (
+    AllocStorage,
     BuiltinAllocTensor,
     EndOfLife,
-    MemoryAllocStorage,
-    MemoryAllocTensor,
-    VMAllocStorage,
-    VMAllocTensor,
+    TensorInStorage,
 )
 from ...rewrite import Rewriter
 from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ..decorators import function_pass
 from ..remove_purity_checking import force_pure
-
-_STORAGES = (MemoryAllocStorage, VMAllocStorage)
-_CUT = (MemoryAllocTensor, VMAllocTensor)
 
 
 @function_pass(needs={NORMAL_FORM, NO_DATAFLOW}, breaks=())
@@ -75,9 +70,9 @@ class _Ends:
         """The last use of each storage: that of the tensors in it."""
         ends: dict[Var, int | None] = {}
         for binding in bindings:
-            if is_call_of(binding.value, *_STORAGES):
+            if is_call_of(binding.value, AllocStorage):
                 ends[binding.var] = self.end(binding.var)
-            elif is_call_of(binding.value, *_CUT):
+            elif is_call_of(binding.value, TensorInStorage):
                 assert isinstance(binding.value, Call)
                 storage, end = binding.value.args[0], self.end(binding.var)
                 if isinstance(storage, Var) and storage in ends:
@@ -126,9 +121,9 @@ class _Ends:
     def kill(self, binding: VarBinding) -> Call | None:
         """The call that ends the life of a variable's value."""
         var, value = binding.var, binding.value
-        if is_call_of(value, *_STORAGES):
+        if is_call_of(value, AllocStorage):
             return memory.kill_storage(var)
-        if is_call_of(value, BuiltinAllocTensor, *_CUT):
+        if is_call_of(value, BuiltinAllocTensor, TensorInStorage):
             return memory.kill_tensor(var)
         if isinstance(value, Call) and _holds_memory(var):
             return vm.kill_object(var)

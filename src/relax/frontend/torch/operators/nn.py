@@ -27,10 +27,10 @@ _AVG_POOL = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
 _ADAPTIVE = {1: op.nn.adaptive_avg_pool1d, 2: op.nn.adaptive_avg_pool2d, 3: op.nn.adaptive_avg_pool3d}
 
 
-def _each(values: Numbers, count: int, default: Numbers = None) -> list[int]:
+def _each(values: Numbers, count: int) -> list[int]:
     """The numbers of an attribute, one for each spatial dimension."""
-    chosen: Any = default if values is None or values == [] else values
-    numbers: list[int] = [chosen] if isinstance(chosen, int) else list(chosen)
+    given: Any = values
+    numbers: list[int] = [given] if isinstance(given, int) else list(given)
     return numbers * count if len(numbers) == 1 else numbers
 
 
@@ -60,26 +60,21 @@ def conv(
     groups: int = 1,
 ) -> RelaxExpr:
     count = g.ndim(weight) - 2
-    dilations, strides = _each(dilation, count), _each(stride, count)
     if isinstance(padding, str):
-        padding, after = (
-            _same_padding(g, weight, dilations) if padding == "same" else ([0] * count, [0] * count)
-        )
-    else:
-        padding = after = _each(padding, count)
+        padding = _same_padding(g, weight, _each(dilation, count)) if padding == "same" else 0
+    options: dict[str, Any] = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
 
     def convolved(data: RelaxExpr) -> RelaxExpr:
-        options: dict[str, Any] = {"strides": strides, "dilation": dilations, "groups": groups}
-        return _with_bias(_CONV[count](data, weight, padding=[*padding, *after], **options), bias, count)
+        return _with_bias(_CONV[count](data, weight, **options), bias, count)
 
     return _in_batch(g, x, count, convolved)
 
 
-def _same_padding(g: Emitter, weight: RelaxExpr, dilations: Sequence[int]) -> tuple[list[int], list[int]]:
+def _same_padding(g: Emitter, weight: RelaxExpr, dilations: Sequence[int]) -> list[int]:
     """The padding of both sides with which the result has the sizes of the data; the odd one goes to the end."""
     sizes = [size.value for size in g.dims(weight)[2:] if isinstance(size, IntImm)]
     totals = [(size - 1) * dilation for size, dilation in zip(sizes, dilations, strict=True)]
-    return [total // 2 for total in totals], [total - total // 2 for total in totals]
+    return [*(total // 2 for total in totals), *(total - total // 2 for total in totals)]
 
 
 def _with_bias(x: RelaxExpr, bias: RelaxExpr | None, spatial: int) -> RelaxExpr:
@@ -104,10 +99,10 @@ def conv_transpose(
         result = _CONV_TRANSPOSE[count](
             data,
             weight,
-            strides=_each(stride, count),
-            padding=_each(padding, count),
-            output_padding=_each(output_padding, count),
-            dilation=_each(dilation, count),
+            strides=stride,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
             groups=groups,
         )
         return _with_bias(result, bias, count)
@@ -149,10 +144,10 @@ def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
         def pooled(data: RelaxExpr) -> Any:
             result = (_MAX_POOL_INDICES if with_indices else _MAX_POOL)[count](
                 data,
-                pool_size=_each(kernel_size, count),
-                strides=_each(stride, count, kernel_size),
-                padding=_each(padding, count) * 2,
-                dilation=_each(dilation, count),
+                pool_size=kernel_size,
+                strides=kernel_size if stride in (None, []) else stride,
+                padding=padding,
+                dilation=dilation,
                 ceil_mode=ceil_mode,
             )
             if not with_indices:
@@ -185,9 +180,9 @@ def _avg_pool(count: int) -> Callable[..., RelaxExpr]:
         def pooled(data: RelaxExpr) -> RelaxExpr:
             return _AVG_POOL[count](
                 data,
-                pool_size=_each(kernel_size, count),
-                strides=_each(stride, count, kernel_size),
-                padding=_each(padding, count) * 2,
+                pool_size=kernel_size,
+                strides=kernel_size if stride in (None, []) else stride,
+                padding=padding,
                 ceil_mode=ceil_mode,
                 count_include_pad=count_include_pad,
             )
