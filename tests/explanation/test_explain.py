@@ -265,7 +265,8 @@ def test_other_machines():
     assert (report.main.flops, report.loads_per_flop) == (None, None)
     assert str(explanation).splitlines()[1].split()[2] == "?"
     with pytest.raises(
-        ValueError, match="target llvm .*: its machine code is not read; that of aarch64, arm64"
+        ValueError,
+        match="target llvm .*: its machine code is not read; that of aarch64, riscv64, x86_64 is",
     ):
         explain(strided, "llvm -mtriple=loongarch64-linux-gnu")
 

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from relax.runtime import nd
-from relax.runtime.elf import AARCH64, X86_64, parse_object
+from relax.runtime import machine_code, nd
+from relax.runtime.elf import parse_object
 from relax.runtime.linker import defined_symbols, link, plan_layout
 from relax.runtime.native import ObjectFileError, host_machine, load_object, register_symbol
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
+X86_64, AARCH64 = machine_code.X86_64.elf_machine, machine_code.AARCH64.elf_machine
 TRIPLES = {X86_64: "x86_64-unknown-linux-gnu", AARCH64: "aarch64-unknown-linux-gnu"}
 
 

@@ -13,7 +13,6 @@ from relax.schedules import schedule
 from relax.schedules.cpu import WordPixels
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
-from relax.schedules.cpu.word_pixels import KINDS
 from relax.schedules.cpu.words import words_for
 
 X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
@@ -70,7 +69,7 @@ def kernels(func, dtypes=("bfloat16", "bfloat16", "float32")):
     for name in (DOTS, "llvm"):
         target = resolve(name)
         words = words_for(target, *map(DataType, dtypes))
-        if words is not None and words.kind in KINDS:
+        if words is not None and words.kind in target.machine.dot_products:
             packed = WordPixels().pack(func, target, [1])
             assert packed is not None
             tir.verify_well_formed(packed.func)

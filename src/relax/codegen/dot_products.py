@@ -1,11 +1,8 @@
 """Dot products of narrow numbers (`T.dot_u8s8` and the like): one instruction where the machine has one.
 
-| kind | x86-64 | AArch64 | otherwise |
-|---|---|---|---|
-| u8s8 | vpdpbusd | usdot | products of 32 bits, added by pairs |
-| s8s8 | vpdpbssd | sdot | the same |
-| s16s16 | vpmaddwd, vpdpwssd: LLVM finds them in the general form | smull, addp | the same |
-| bf16 | vdpbf16ps | bfdot | products of float32 |
+The instructions and their meaning are facts of the architecture (`ISA.dots`). Without one, products of integers are
+multiplied in 32 bits and added by pairs (in which LLVM finds vpmaddwd and vpdpwssd), those of bfloat16 are products of
+float32.
 """
 
 from __future__ import annotations
@@ -16,16 +13,9 @@ from typing import Final
 from ..native.builder import vector
 from ..native.formula import Val
 from ..prim import Call
-from ..prim.instructions import DOTS
 from ..target import Machine
+from ..target.isa.products import DOTS
 from .context import Context
-
-_X86: Final = {"u8s8": "llvm.x86.avx512.vpdpbusd", "bf16": "llvm.x86.avx512bf16.dpbf16ps"}
-_AARCH64: Final = {
-    "u8s8": "llvm.aarch64.neon.usdot.v4i32.v16i8",
-    "s8s8": "llvm.aarch64.neon.sdot.v4i32.v16i8",
-    "bf16": "llvm.aarch64.neon.bfdot.v4f32.v8bf16",
-}
 
 
 def _dot(kind: str) -> Callable[[Context, Call], Val]:
@@ -40,17 +30,12 @@ def _dot(kind: str) -> Callable[[Context, Call], Val]:
 
 
 def _instruction(kind: str, machine: Machine, lanes: int) -> str | None:
-    """LLVM's name of the instruction for so many lanes; None if the machine has none."""
+    """LLVM's intrinsic for the dot product of `lanes` words; None if the machine has no instruction for it."""
     bits = 32 * lanes
-    if kind not in machine.dot_products:
+    instruction = machine.isa.dot(kind)
+    if instruction is None or kind not in machine.dot_products or bits > machine.vector_bits:
         return None
-    if machine.triple.startswith("aarch64"):
-        return _AARCH64.get(kind) if bits == 128 else None
-    if not machine.triple.startswith("x86_64") or bits not in (128, 256, 512) or bits > machine.vector_bits:
-        return None
-    if kind == "s8s8":
-        return f"llvm.x86.{'avx10' if bits == 512 else 'avx2'}.vpdpbssd.{bits}"
-    return f"{_X86[kind]}.{bits}" if kind in _X86 else None
+    return instruction.intrinsics.get(bits)
 
 
 def _native(kind: str, name: str, total: Val, a: Val, b: Val) -> Val:

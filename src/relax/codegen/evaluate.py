@@ -8,7 +8,7 @@ from typing import Any
 from ..farm.host import host_cpu, resolve
 from ..ir import structural_equal, structural_hash
 from ..ir.transform import PassContext
-from ..runtime.cpu_features import machine_of_triple, missing_features
+from ..runtime.cpu_features import missing_features
 from ..runtime.native import host_machine
 from ..target import Target
 from ..tir import PrimFunc
@@ -57,8 +57,13 @@ class CompiledKernels:
 def executes(target: Target) -> bool:
     """True if this machine can execute code for a resolved target."""
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
-    native = machine_of_triple(target.triple) == host_machine()
-    return native and target.mcpu in ("", host_cpu()) and not missing_features(features)
+    return loads(target) and target.mcpu in ("", host_cpu()) and not missing_features(features)
 
 
-__all__ = ["CompiledKernels", "executes"]
+def loads(target: Target) -> bool:
+    """True if this process can load the machine code for a resolved target, whatever its features."""
+    architecture = target.isa.machine_code
+    return architecture is not None and architecture.elf_machine == host_machine()
+
+
+__all__ = ["CompiledKernels", "executes", "loads"]

@@ -97,7 +97,7 @@ def _call_own(x: Val, name: str, formula: Callable[[Val], Val]) -> Val:
     def write() -> None:
         b = FunctionBuilder(module, f"define internal {t} @{symbol}({t} %x) alwaysinline")
         argument = Val(b, x.type, x.lanes, "%x")
-        in_vectors = module.has_vector_scale and x.lanes not in (1, LANES)
+        in_vectors = module.math is not None and x.lanes not in (1, LANES)
         result = in_parts(argument, LANES, formula) if in_vectors else formula(argument)
         b.end(f"ret {t} {result.ref}")
         module.define(b)

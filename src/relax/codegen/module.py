@@ -19,6 +19,7 @@ from ..prim.cells import REGISTERS
 from ..runtime.native import CELLS
 from ..runtime.threads import LAUNCH
 from ..target import Target
+from ..target.isa import BfloatRounding
 from ..tir import PrimFunc
 from ..tir.signature import Signature
 from ..tir.transform import PARALLEL_BODY
@@ -122,14 +123,20 @@ def written_kernels(
     writer.finish()
 
 
+def _bfloat_rounding(target: Target) -> BfloatRounding | None:
+    """The target's instruction that rounds to bfloat16: processors with dot products of bfloat16 have it."""
+    rounding = target.isa.bfloat_rounding
+    if rounding is None or "bf16" not in target.machine.dot_products or target.vector_bits < rounding.bits:
+        return None
+    return rounding
+
+
 class _Writer:
     """Writes functions, and collects what is wrong with them."""
 
     def __init__(self, target: Target, names: Sequence[str], mark_loops: bool) -> None:
         self._target, self._mark_loops = target, mark_loops
-        self._is_x86 = target.triple.startswith("x86_64")
-        has_bfloat = self._is_x86 and target.vector_bits >= 512 and "bf16" in target.machine.dot_products
-        self._small_floats = SmallFloats(target.has_half_conversion, has_bfloat)
+        self._small_floats = SmallFloats(target.has_half_conversion, _bfloat_rounding(target))
         self._symbols = frozenset(map(symbol_name, names))
         self._places = {name: place for place, name in enumerate(names)}
         self._wrong: dict[str, list[Diagnostic]] = {}
@@ -150,7 +157,9 @@ class _Writer:
     def _text(self, group: dict[str, PrimFunc]) -> KernelText:
         diagnostics: list[Diagnostic] = []
         unit = Unit(ModuleBuilder(), self._target, self._small_floats, group, self._symbols, diagnostics)
-        unit.module.has_vector_scale = self._target.vector_bits >= 512 and self._is_x86
+        instructions = self._target.isa.math
+        if instructions is not None and self._target.vector_bits >= instructions.bits:
+            unit.module.math = instructions
         unit.loops = [] if self._mark_loops else None
         for name in sorted(group, key=self._place):
             _write(unit, name, group[name])

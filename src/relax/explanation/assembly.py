@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-COMMENTS: Final = {"x86_64": "#", "i386": "#", "i686": "#", "aarch64": "//", "arm64": "//", "riscv64": "#"}
-"""The beginning of a comment in the assembly of an architecture."""
+from ...target.isa import isa_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +61,13 @@ _HEADER: Final = re.compile(r"=>\s*This (Inner )?Loop Header")
 _INSIDE: Final = re.compile(r"in Loop: Header=(\S+)")
 
 
-def architecture(triple: str) -> str:
-    """The first word of a triple."""
-    return triple.partition("-")[0]
-
-
 def machine_loops(text: str, triple: str) -> list[MachineLoop]:
-    """The innermost loops in the order of their headers. Raises ValueError for an architecture without `COMMENTS`."""
-    sign = COMMENTS.get(architecture(triple))
-    if sign is None:
-        raise ValueError(f"the assembly of {architecture(triple)} is not read")
+    """The innermost loops in the order of their headers. Raises ValueError if its assembly is not read."""
+    isa = isa_of(triple)
+    if isa.comment is None:
+        raise ValueError(f"the assembly of {isa.name} is not read")
     reader = _Reader()
-    for row in _rows(text, sign):
+    for row in _rows(text, isa.comment):
         reader.read(row)
     return [loop for key, loop in reader.loops.items() if key in reader.innermost]
 

@@ -21,9 +21,10 @@ from ..farm.worker import Machine
 from ..farm.worker_processes import START
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..target import Target
+from ..target.isa import ISAS
 from ..tir import For, PrimFunc, lower
 from ..tir.transform import PARALLEL_BODY
-from .assembly import COMMENTS, MachineLoop, architecture, machine_loops
+from .assembly import MachineLoop, machine_loops
 from .lines import loop_at, with_lines
 from .remarks import Remarks, read_remarks, reason_of
 from .report import LoopReport, MachineCode, machine_code
@@ -38,8 +39,8 @@ def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Ex
     Raises DiagnosticError for what cannot be compiled, or is no PrimFunc; ValueError for other machines.
     """
     chosen = resolve(target)
-    if architecture(chosen.triple) not in COMMENTS:
-        readable = ", ".join(sorted(COMMENTS))
+    if chosen.isa.comment is None:
+        readable = ", ".join(isa.name for isa in ISAS if isa.comment is not None)
         raise ValueError(f"target {chosen}: its machine code is not read; that of {readable} is")
     lowered = lower(_prim_funcs(func), chosen)
     funcs = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..target.isa import isa_of
 from ..tir import For, While
-from .assembly import MachineLoop, architecture
-from .instructions import ARCHITECTURES, Effect, effect_of
+from .assembly import MachineLoop
+from .instructions import Effect, effect_of
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def machine_code(loop: MachineLoop, triple: str) -> MachineCode:
     text = "\n".join(instruction.text for instruction in instructions)
     spills = sum("Spill" in comment for comment in comments)
     reloads = sum("Reload" in comment for comment in comments)
-    if architecture(triple) not in ARCHITECTURES:
+    if isa_of(triple).effect is None:
         return MachineCode(len(instructions), spills, reloads, 0, text)
     effects = [effect_of(instruction, triple) for instruction in instructions]
     calls = tuple(Counter(effect.callee for effect in effects if effect.callee))

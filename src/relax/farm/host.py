@@ -1,7 +1,7 @@
 """Descriptions of machines, asked of LLVM and of this system.
 
 `resolve` gives a target the description of its machine. There is no table of processors here: tiny functions are
-compiled for the processor, and the instructions LLVM chose are the answer.
+compiled for the processor, and the instructions LLVM chose, which the architecture names (`ISA`), are the answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from ..native.ffi_layouts import POINTER_BITS
 from ..target import Caches, Machine, Target
+from ..target.isa import DotInstruction, Tiles, Vectors, isa_of
+from ..target.isa.products import kind_of
 from . import worker
 from .llvm_queries import answer, answered, host_facts, question
 from .worker import llvm
@@ -82,7 +85,7 @@ def host_caches() -> Caches:
 
 def elf_triple(triple: str) -> str:
     """The triple with ELF as its object format, which the loader reads on every system."""
-    system_is_elf = not any(word in triple for word in ("darwin", "macos", "ios", "windows", "wasm"))
+    system_is_elf = not any(word in triple for word in ("darwin", "macos", "ios", "windows"))
     return triple if system_is_elf or triple.endswith("-elf") else f"{triple}-elf"
 
 
@@ -105,13 +108,18 @@ def described(triple: str, cpu: str, features: str) -> Machine:
 
 
 _SETS = ("dot_products", "tiles")
-_PROBED = ("pointer_bits", "vector_bits", "vector_registers", "fma", "half_conversion", *_SETS)
+_PROBED = ("vector_bits", "vector_registers", "fma", "half_conversion", *_SETS)
 """The fields of a machine that `probe` finds."""
+
+
+_ONLY = "target triple {}: only 64-bit little-endian machines are supported"
 
 
 @lru_cache(maxsize=64)
 def check(triple: str, cpu: str, features: str) -> None:
     """Raise ValueError when LLVM does not know the triple, the processor or a feature, or has no 64-bit ELF for it."""
+    if isa_of(triple).pointer_bits != POINTER_BITS:
+        raise ValueError(_ONLY.format(repr(triple)))
     worker.initialize(triple)
     try:
         llvm.Target.from_triple(triple)
@@ -124,7 +132,7 @@ def check(triple: str, cpu: str, features: str) -> None:
         raise ValueError(f"{cpu!r} is not the name of a processor")
     layout = str(worker.target_machine(worker.Machine(triple, "", "", 3)).target_data)
     if not layout.startswith("e-") or "p:32:32" in layout or "m:e" not in layout:
-        raise ValueError(f"target triple {triple!r}: only 64-bit little-endian machines are supported")
+        raise ValueError(_ONLY.format(repr(triple)))
     host = elf_triple(host_facts().triple), host_cpu(), host_facts().features
     if (triple, cpu, features) != host:
         _check_with_llvm(triple, cpu, features)
@@ -178,7 +186,7 @@ declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
 """
 
 _DOT = """
-define i32 @{name}(<16 x i8> %a, <16 x i8> %b) {{
+define i32 @dot_{name}(<16 x i8> %a, <16 x i8> %b) {{
   %x = {a}ext <16 x i8> %a to <16 x i32>
   %y = {b}ext <16 x i8> %b to <16 x i32>
   %p = mul <16 x i32> %x, %y
@@ -186,46 +194,59 @@ define i32 @{name}(<16 x i8> %a, <16 x i8> %b) {{
   ret i32 %r
 }}
 """
-_DOTS = {"u8s8": ("z", "s"), "s8s8": ("s", "s"), "u8u8": ("z", "z")}
-_DOT_INSTRUCTION = r"\b(vpdpbusd|vpdpbssd|vpdpbuud|usdot|sdot|udot)\b"
+_BYTES = {"uint8": "z", "int8": "s"}
+"""The extension, zext or sext, of a byte to 32 bits."""
+_BASELINE = Vectors(128, 32, "", "")
+"""The vectors to write for a processor whose own are not known: LLVM splits them."""
 
 
 @lru_cache(maxsize=64)
 def probe(triple: str, cpu: str, features: str) -> Machine:
     """The description of a machine without its caches and cores, read from the code LLVM makes of small functions."""
-    body = _PROBE + "".join(_DOT.format(name=name, a=a, b=b) for name, (a, b) in _DOTS.items())
-    is_x86 = triple.startswith(("x86_64", "i386", "i686"))
-    if is_x86:
+    isa = isa_of(triple)
+    body = _PROBE + "".join(map(_dot_text, isa.dots))
+    if isa.widest > _BASELINE.bits:
         # LLVM itself prefers 256 bits on some machines that have 512: ask for what there is.
-        wide = ' "prefer-vector-width"="512" {'
+        wide = f' "prefer-vector-width"="{isa.widest}" {{'
         body = body.replace("@add(ptr %a) {", f"@add(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
     text = assembly(body, triple, cpu, features)
     add = _body(text, "add")
-    bits = next((b for b, name in ((512, "zmm"), (256, "ymm")) if f"%{name}" in add), 128)
-    dots = {name for name in _DOTS if re.search(_DOT_INSTRUCTION, _body(text, name))}
-    # Of x86, conversions of 512 bits to 256: AVX-NE-CONVERT, which has no dot products, converts 256.
-    if re.search(r"\bvcvtneps2bf16.*, %ymm|\bbfcvtn", _body(text, "bf16")):
-        dots.add("bf16")
+    vectors = next((one for one in isa.vectors if re.search(one.pattern, add)), _BASELINE)
     return Machine(
         triple=triple,
         cpu=cpu,
         features=features,
-        pointer_bits=64,  # `check` refuses the rest
-        vector_bits=bits,
-        vector_registers=16 if is_x86 and bits < 512 else 32,
-        fma=bool(re.search(r"\bv?fn?madd", _body(text, "fma"))),
+        vector_bits=vectors.bits,
+        vector_registers=vectors.registers,
+        fma=isa.fma is not None and re.search(isa.fma, _body(text, "fma")) is not None,
         half_conversion=re.search(r"__(extendhfsf2|gnu_h2f_ieee)", _body(text, "half")) is None,
-        dot_products=frozenset(dots),
-        tiles=frozenset(_tiles(features) if is_x86 else ()),
+        dot_products=frozenset(kind_of(one.dot) for one in isa.dots if _has_dot(text, one)),
+        tiles=frozenset(() if isa.tiles is None else _tiles(features, isa.tiles)),
     )
 
 
-def _tiles(features: str) -> set[str]:
-    """The operands of the tile instructions that are among the features."""
+def _dot_text(instruction: DotInstruction) -> str:
+    """The function by which an instruction is recognised, ``dot_u8s8``; none for numbers other than bytes."""
+    dot = instruction.dot
+    if dot.left not in _BYTES:
+        return ""
+    return _DOT.format(name=kind_of(dot), a=_BYTES[dot.left], b=_BYTES[dot.right])
+
+
+def _has_dot(text: str, instruction: DotInstruction) -> bool:
+    """True if assembly of the functions shows an instruction."""
+    dot = instruction.dot
+    function = f"dot_{kind_of(dot)}" if dot.left in _BYTES else "bf16"
+    return re.search(instruction.pattern or rf"\b{instruction.mnemonic}\b", _body(text, function)) is not None
+
+
+def _tiles(features: str, tiles: Tiles) -> set[str]:
+    """The features that multiply tiles, without their prefix, among those that are switched on."""
     enabled = {name[1:]: name.startswith("+") for name in features.split(",") if name}
-    if not enabled.get("amx-tile"):
+    if not enabled.get(f"{tiles.prefix}{tiles.feature}"):
         return set()
-    return {kind for kind in ("int8", "bf16") if enabled.get(f"amx-{kind}")}
+    kinds = {product.feature for product in tiles.products.values()}
+    return {kind for kind in kinds if enabled.get(f"{tiles.prefix}{kind}")}
 
 
 def assembly(ir: str, triple: str, cpu: str, features: str) -> str:

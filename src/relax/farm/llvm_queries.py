@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from ..runtime.cpu_features import grants_tiles
+from ..target import isa
+from ..target.isa import isa_of
 from . import cache
 from .store import digest
 from .worker import llvm
 
 _ASKING: Final = ("host.py", "llvm_queries.py", "worker.py")
-"""The files that decide what is asked, and what is made of the answer."""
+"""The files beside this one that decide what is asked and how answers are used; those of `isa` do too."""
 
 _CHANGING: Final = frozenset(
     {
@@ -107,7 +109,8 @@ def _asking() -> str | None:
     libraries = sorted((Path(spec.origin).parent / "binding").glob("*llvmlite.*"))
     try:
         files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in libraries]
-        asking = [Path(__file__).with_name(name).read_bytes() for name in _ASKING]
+        paths = [Path(__file__).with_name(name) for name in _ASKING]
+        asking = [path.read_bytes() for path in (*paths, *sorted(Path(isa.__file__).parent.glob("*.py")))]
     except OSError:
         return None
     code = digest([b"\0".join(asking)], 16).hex()
@@ -129,7 +132,10 @@ def _processor() -> str | None:
 def _features() -> str:
     try:
         features = str(llvm.get_host_cpu_features().flatten())
-        return features if "+amx-" not in features or grants_tiles() else features.replace("+amx-", "-amx-")
+        tiles = isa_of(str(llvm.get_process_triple())).tiles
+        if tiles is None or f"+{tiles.prefix}" not in features or grants_tiles():
+            return features
+        return features.replace(f"+{tiles.prefix}", f"-{tiles.prefix}")
     except RuntimeError:  # LLVM does not know how to ask on this system: the processor's name has to do
         return ""
 

@@ -161,8 +161,6 @@ _LONG_TO_DOUBLE = """define <4 x double> @f(<4 x i64> %a) {
 @lru_cache(maxsize=8)
 def _has_classes(machine: Machine) -> bool:
     """True if the machine has vfpclassps for vectors of all lengths: AVX512DQ and AVX512VL, as for vcvtqq2pd."""
-    if not machine.triple.startswith("x86_64"):
-        return False
     module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_LONG_TO_DOUBLE}')
     return re.search(r"vcvtqq2pd\s+%ymm", str(target_machine(machine).emit_assembly(module))) is not None
 
@@ -257,8 +255,6 @@ _COMPARISON = """define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {
 @lru_cache(maxsize=8)
 def _has_masks(machine: Machine) -> bool:
     """True if the machine has vectors of 128 bits under masks that are registers (AVX512VL)."""
-    if not machine.triple.startswith("x86_64"):
-        return False
     module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_COMPARISON}')
     return "%k" in str(target_machine(machine).emit_assembly(module))
 

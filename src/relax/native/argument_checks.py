@@ -38,12 +38,22 @@ from ..tir import Buffer
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .checks import CheckWriter, fits_integer
-from .ffi_layouts import BOOL, FLOAT, INT, NONE, OBJECT_HEADER, POINTER, TENSOR, TENSOR_POINTER
+from .ffi_layouts import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    OBJECT_HEADER,
+    POINTER,
+    TENSOR,
+    TENSOR_POINTER,
+    tensor_offsets,
+)
 from .formula import Val
 from .small_floats import whole_as_double
 from .types import dlpack_code
 
-_DATA, _DEVICE, _NDIM, _DTYPE, _SHAPE, _STRIDES, _OFFSET = 0, 8, 16, 20, 24, 32, 40
+_DATA, _DEVICE, _NDIM, _DTYPE, _SHAPE, _STRIDES, _OFFSET = tensor_offsets()
 """The places of the fields of a DLTensor."""
 _NAME, _KIND, _TYPE, _OPEN, _RANK, _SIZES, _WORDS, _ROW = range(8)
 """The words in a row of the table: the message that is the argument's name; the kind it takes; the dtype as DLPack has

@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import lru_cache
 
+from ..target.isa import MathInstructions
+
 Operand = str
 
 _PURE = frozenset({
@@ -39,8 +41,8 @@ class ModuleBuilder:
         """True if LLVM must keep the instruction order, as for register tiles (see `relax.farm.worker`)."""
         self.has_loops = self.has_scalar_loops = False
         """True if there is a loop; and an innermost one without operations on vectors, which LLVM may find some for."""
-        self.has_vector_scale = False
-        """True if the machine multiplies sixteen float32 by powers of 2 in one instruction (vscalefps of AVX-512)."""
+        self.math: MathInstructions | None = None
+        """The machine's instructions by which functions of sixteen float32 are looked up; None if it has none."""
         self.has_wide_tiles = False
         """True if vectors of a tile in registers are longer than those of the machine: LLVM has to split them."""
 

@@ -70,14 +70,15 @@ def scale_by_power(x: Val, n: Val) -> Val:
 
 def _has_scale(x: Val) -> bool:
     """True for vectors that the machine multiplies by powers of 2 in one instruction."""
-    return x.lanes == _SCALED_LANES and x.b.module.has_vector_scale
+    return x.lanes == _SCALED_LANES and x.b.module.math is not None
 
 
 def _scaled(x: Val, n: Val) -> Val:
     """x · 2^n for whole n, rounded once, in one instruction; NaN if either is."""
     t = x.full_type
-    name = "llvm.x86.avx512.mask.scalef.ps.512"
-    function = x.b.module.intrinsic(name, t, t, t, t, "i16", "i32")
+    instructions = x.b.module.math
+    assert instructions is not None
+    function = x.b.module.intrinsic(instructions.scale, t, t, t, t, "i16", "i32")
     in_current_mode = 4
     arguments = f"{t} {x.ref}, {t} {n.ref}, {t} zeroinitializer, i16 -1, i32 {in_current_mode}"
     return Val(x.b, x.type, x.lanes, x.b.call(t, function, arguments, pure=True))
@@ -206,7 +207,7 @@ def log1p(x: Val) -> Val:
 
 def tanh(x: Val) -> Val:
     """An odd polynomial near 0; elsewhere 1 - 2 / (e^2|x| + 1) with the sign of x. By pieces where that is faster."""
-    if x.b.module.has_vector_scale:
+    if x.b.module.math is not None:
         return tanh_by_pieces(x)
     a = x.abs()
     square = x * x
@@ -223,7 +224,7 @@ def sigmoid(x: Val) -> Val:
 
 def erf(x: Val) -> Val:
     """x · P(x²) near 0; elsewhere 1 - e^Q(|x|) with the sign of x. By pieces where a machine looks up quickly."""
-    if x.b.module.has_vector_scale:
+    if x.b.module.math is not None:
         return erf_by_pieces(x)
     a = x.abs()
     near = polynomial(x * x, _ERF_SMALL).fma(x, x)
@@ -238,7 +239,7 @@ def erfc(x: Val) -> Val:
     upper 12 bits of a contribute is exact; the rest is added to the exponent: 2a + 1 = d · (1 + s) = d · e^(s - s²/2).
     By pieces where a machine looks up quickly.
     """
-    if x.b.module.has_vector_scale:
+    if x.b.module.math is not None:
         return _erfc_by_pieces(x)
     near = 1.0 - polynomial(x * x, _ERF_SMALL).fma(x, x)
     a = _clamped(x.abs(), 0.5, 10.1)

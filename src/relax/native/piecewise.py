@@ -78,7 +78,8 @@ def looked_up(name: str, values: Sequence[float], piece: Val) -> Val:
     if piece.lanes != LANES:
         return look_up(module.table(name, "float", texts), "float", piece)
     of_lanes = vector("float", LANES)
-    function = module.intrinsic("llvm.x86.avx512.permvar.sf.512", of_lanes, of_lanes, piece.full_type)
+    assert module.math is not None
+    function = module.intrinsic(module.math.permute, of_lanes, of_lanes, piece.full_type)
     table = ", ".join(f"float {text}" for text in texts)
     arguments = f"{of_lanes} <{table}>, {piece.full_type} {piece.ref}"
     return Val(piece.b, "float", LANES, piece.b.call(of_lanes, function, arguments, pure=True))
@@ -87,9 +88,9 @@ def looked_up(name: str, values: Sequence[float], piece: Val) -> Val:
 def one_of_two_vectors(values: Sequence[float], index: Val) -> Val:
     """The elements of 32 at an index for each of 16 lanes, of which only the last five bits count."""
     of_lanes = vector("float", LANES)
-    function = index.b.module.intrinsic(
-        "llvm.x86.avx512.vpermi2var.ps.512", of_lanes, of_lanes, index.full_type, of_lanes
-    )
+    module = index.b.module
+    assert module.math is not None
+    function = module.intrinsic(module.math.permute_two, of_lanes, of_lanes, index.full_type, of_lanes)
     first, second = (
         ", ".join(f"float {float_text(value, 'float')}" for value in part)
         for part in (values[:LANES], values[LANES:])

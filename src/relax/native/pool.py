@@ -33,7 +33,7 @@ The state is memory that the loader provides (`relax.runtime.threads`). A *regio
   one that serial execution would raise. It is moved to the calling thread.
 * Workers compute with the caller's floating-point mode.
 
-Where there is no futex (any system but Linux on x86-64 and AArch64), all chunks run on the calling thread.
+Where there is no futex (any system but Linux on an architecture with `ISA.pool`), all chunks run on the calling thread.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..runtime.threads import LAUNCH, LIMIT, MOST_THREADS, STATE, STATE_BYTES
+from ..target.isa import isa_of
 from .pool_worker import AVOID, START, WORKER
 
 _PAUSES: Final = 1024
@@ -68,49 +69,6 @@ _PART, _PART_BYTES, _MOST_PARTS = 1024, 128, 16
 
 #: bits of the gate
 _OPEN, _WAITING, _FREE, _REGION = 1 << 12, 1 << 13, (1 << 12) - 1, 14
-
-_FUTEX: Final = {"x86_64": 202, "aarch64": 98}
-_YIELD: Final = {"x86_64": 24, "aarch64": 124}
-_TICKS: Final = {
-    "x86_64": ("declare i64 @llvm.readcyclecounter()", "call i64 @llvm.readcyclecounter()"),
-    "aarch64": (
-        'declare i64 @llvm.read_volatile_register.i64(metadata)\n!0 = !{!"cntvct_el0"}',
-        "call i64 @llvm.read_volatile_register.i64(metadata !0)",
-    ),
-}
-_PAUSE: Final = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
-_MODES: Final = {
-    "x86_64": """declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
-define internal i64 @get_mode() alwaysinline {
-  %slot = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %slot)
-  %word = load i32, ptr %slot
-  %control = and i32 %word, -64
-  %mode = zext i32 %control to i64
-  ret i64 %mode
-}
-define internal void @set_mode(i64 %mode) alwaysinline {
-  %slot = alloca i32
-  %word = trunc i64 %mode to i32
-  store i32 %word, ptr %slot
-  call void @llvm.x86.sse.ldmxcsr(ptr %slot)
-  ret void
-}""",
-    "aarch64": """declare i64 @llvm.aarch64.get.fpcr()
-declare void @llvm.aarch64.set.fpcr(i64)
-define internal i64 @get_mode() alwaysinline {
-  %mode = call i64 @llvm.aarch64.get.fpcr()
-  ret i64 %mode
-}
-define internal void @set_mode(i64 %mode) alwaysinline {
-  call void @llvm.aarch64.set.fpcr(i64 %mode)
-  ret void
-}""",
-}
 
 _SERIAL = """define internal i32 @run_serially(ptr %body, ptr %captures, i64 %count, i64 %chunk) nounwind noinline {
 entry:
@@ -485,12 +443,10 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 def pool_text(triple: str) -> str:
     """LLVM IR of the pool for a machine, without a target."""
-    arch, _, system = triple.partition("-")
+    parts = isa_of(triple).pool
     serial = _filled(_SERIAL, {"CHUNKS - 1": _CHUNKS - 1, "CHUNKS": _CHUNKS})
-    if arch not in _FUTEX or "linux" not in system:
+    if parts is None or "linux" not in triple.partition("-")[2]:
         return serial + _filled(_ALL_SERIAL, {"LAUNCH": LAUNCH})
-    declare_pause, pause = _PAUSE[arch]
-    declare_ticks, ticks = _TICKS[arch]
     fields = {
         "LOCK": _LOCK, "GATE": _GATE, "WAKE": _WAKE, "SLEEPERS": _SLEEPERS, "FIRST_PART": _PART, "STARTED": _STARTED,
         "BODY": _BODY, "CAPTURES": _CAPTURES, "PARTS": _PARTS, "CHUNK": _CHUNK, "MODE": _MODE, "SEATS": _SEATS,
@@ -498,16 +454,17 @@ def pool_text(triple: str) -> str:
         "ERROR_LOCK": _ERROR_LOCK, "FAILED": _FAILED, "ERROR": _ERROR,
     }  # fmt: skip
     words = {
-        "LAUNCH": LAUNCH, "LIMIT": LIMIT, "PAUSE": pause, "FUTEX": _FUTEX[arch], "YIELD": _YIELD[arch],
-        "TICKS": ticks, "PAUSES": _PAUSES, "LOOKS": _LOOKS, "WAITS": _WAITS, "OFFERS": _OFFERS, "REST": _REST,
-        "FOLLOWERS": _FOLLOWERS,
+        "LAUNCH": LAUNCH, "LIMIT": LIMIT, "PAUSE": parts.pause.call, "FUTEX": parts.futex,
+        "YIELD": parts.sched_yield, "TICKS": parts.clock.call, "PAUSES": _PAUSES, "LOOKS": _LOOKS, "WAITS": _WAITS,
+        "OFFERS": _OFFERS, "REST": _REST, "FOLLOWERS": _FOLLOWERS,
         "REGION": _REGION, "MOST_PARTS": _MOST_PARTS, "PART_BYTES": _PART_BYTES,
         "OPEN": _OPEN, "~OPEN": ~_OPEN, "WAITING": _WAITING, "FREE": _FREE, "FREE | WAITING": _FREE | _WAITING,
         "1 << 48": 1 << 48, "SIG_SETMASK": 2,
         **{name: f"getelementptr (i8, ptr @{STATE}, i64 {offset})" for name, offset in fields.items()},
     }  # fmt: skip
     code = "".join((_CHUNKS_OF_REGION, AVOID, WORKER, START, _SETTLE, _LAUNCH))
-    return f"{_DECLARATIONS}{declare_pause}\n{declare_ticks}\n{_MODES[arch]}\n{serial}{_filled(code, words)}"
+    declared = f"{_DECLARATIONS}{parts.pause.declarations}\n{parts.clock.declarations}\n{parts.float_mode}\n"
+    return f"{declared}{serial}{_filled(code, words)}"
 
 
 def _filled(text: str, words: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir import DataType
+from ..target.isa import BfloatRounding
 from .builder import Operand, float_text, vector
 from .formula import Val, look_up
 
@@ -72,8 +73,8 @@ class SmallFloats:
     """Conversions for a machine: whether it converts float16 and vectors to bfloat16 by instructions."""
 
     native_half: bool
-    native_bfloat: bool = False
-    """True for vcvtneps2bf16, which takes numbers below the normal ones for zero, and keeps what NaN carry."""
+    native_bfloat: BfloatRounding | None = None
+    """The instruction that rounds to bfloat16: it takes subnormal numbers for zero, and keeps the payload of NaN."""
 
     def decode(self, dtype: DataType, bits: Val) -> Val:
         """The value of the bits (an i8 or i16; of four bits, the lower ones of an i8) as a float."""
@@ -116,8 +117,8 @@ class SmallFloats:
 
     def _round_bfloat(self, value: Val) -> Val:
         """The bits of the nearest bfloat16: an i16, or the upper half of an i32."""
-        if self.native_bfloat and value.lanes in _NATIVE_LANES:
-            return _round_bfloat_natively(value)
+        if self.native_bfloat is not None and value.lanes in _NATIVE_LANES:
+            return _round_bfloat_natively(value, self.native_bfloat)
         return _round_bfloat(value)
 
     def from_double(self, dtype: DataType, value: Val) -> Val:
@@ -158,11 +159,11 @@ def _round_bfloat(value: Val) -> Val:
     return value.is_nan().choose(quiet, rounded)
 
 
-def _round_bfloat_natively(value: Val) -> Val:
+def _round_bfloat_natively(value: Val, rounding: BfloatRounding) -> Val:
     """The bits of floats rounded by the machine's instruction; by integers where a lane is no number for it."""
     b, lanes = value.b, value.lanes
     bits = vector("i16", lanes)
-    fast = _converted_natively(value)
+    fast = _converted_natively(value, rounding)
     some = _any_of_class(value)
     rare, after, before = b.label("rare"), b.label("rounded"), b.block
     b.branch_if(some, rare, after, hint="otherwise")
@@ -173,7 +174,7 @@ def _round_bfloat_natively(value: Val) -> Val:
     return Val(b, "i16", lanes, b.op(f"phi {bits} [ {fast}, %{before} ], [ {exact.ref}, %{rare} ]"))
 
 
-def _converted_natively(value: Val) -> Operand:
+def _converted_natively(value: Val, rounding: BfloatRounding) -> Operand:
     """The bits of floats as the machine's instruction rounds them.
 
     By its name, and not as an fptrunc: where LLVM 22 finds lanes constant after it has split long vectors, it folds
@@ -181,7 +182,7 @@ def _converted_natively(value: Val) -> Operand:
     """
     b, size = value.b, min(value.lanes, _LONGEST)
     part, narrow, bits = vector("float", size), vector("bfloat", size), vector("i16", size)
-    function = b.module.intrinsic(f"llvm.x86.avx512bf16.cvtneps2bf16.{32 * size}", narrow, part)
+    function = b.module.intrinsic(rounding.of(size), narrow, part)
     found: list[Operand] = []
     for piece in _pieces(value, size):
         rounded = b.op(f"call {narrow} {function}({part} {piece})", pure=True)

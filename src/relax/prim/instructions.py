@@ -5,79 +5,30 @@ A schedule's writer uses them where the instructions matter. `fma` rounds once, 
 numbers adds the second half of a vector to the first until one lane is left, so that its result does not depend on the
 machine either.
 
-A dot product adds to each 32-bit lane the products of the narrow numbers in the same lane of two other vectors, whose
-32-bit lanes are *words*: four bytes or two numbers of 16 bits, the first one in the lowest bits.
+A dot product adds to each 32-bit lane the products of the narrow numbers in the same lane of two other vectors. Its
+kinds and their meaning are those of the processors' instructions: `relax.target.isa.products`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
 from ..ir import DataType, register_op
+from ..target.isa.products import DOTS, TILE_ROWS, TILE_WORDS, TILES, Dot, tile_dot_value
 from .expr import Call, ExprLike, PrimExpr, const, convert, match_dtypes
 
 REDUCTIONS: Final = ("add", "mul", "max", "min", "and", "or")
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A kind of dot product: the dtypes of the numbers in the words of its operands, and of the sums."""
-
-    left: str
-    right: str
-    sums: str = "int32"
-
-    @property
-    def group(self) -> int:
-        """The numbers in a word."""
-        return 32 // DataType(self.left).bits
-
-
-DOTS: Final = {
-    "u8s8": Dot("uint8", "int8"),
-    "s8s8": Dot("int8", "int8"),
-    "s16s16": Dot("int16", "int16"),
-    "bf16": Dot("bfloat16", "bfloat16", "float32"),
-}
-"""The kinds of dot products: ``T.dot_u8s8`` is that of bytes without and with a sign."""
-
-
-TILES: Final = {
-    "bf16": DOTS["bf16"],
-    "u8s8": DOTS["u8s8"],
-    "s8s8": DOTS["s8s8"],
-    "u8u8": Dot("uint8", "uint8"),
-    "s8u8": Dot("int8", "uint8"),
-}
-"""The kinds of products of tiles: ``T.tile_dot_bf16``."""
-TILE_ROWS: Final = 32
-"""The most rows and columns of a product of tiles."""
-TILE_WORDS: Final = 16
-"""The words that a step of a product of tiles takes of each row."""
-
-
-def _dot_value(dot: Dot, total: Any, a: Any, b: Any) -> Any:
-    """The total plus the products of the numbers in two words; exact, so that it is rounded once."""
-    wide = np.float64 if dot.sums == "float32" else np.int64
-    numbers: list[Any] = [
-        cast("Any", np.reshape(word, (1,))).view(DataType(dtype).numpy()).astype(wide)
-        for word, dtype in ((a, dot.left), (b, dot.right))
-    ]
-    with np.errstate(all="ignore"):
-        return wide(total) + (numbers[0] * numbers[1]).sum()
 
 
 register_op("tir.fma", effect="pure", total=True, exact=True, numpy=None)
 for _name in REDUCTIONS:
     register_op(f"tir.vector_reduce_{_name}", effect="pure", total=True, exact=True, numpy=None)
 for _name, _dot in DOTS.items():
-    register_op(f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=partial(_dot_value, _dot))
+    register_op(f"tir.dot_{_name}", effect="pure", total=True, exact=True, numpy=_dot.value)
 for _name in TILES:
     register_op(f"tir.tile_dot_{_name}", effect="opaque", total=True, numpy=None)
 register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
@@ -198,32 +149,6 @@ def _tile_dot(kind: str) -> Callable[..., Call]:
     build.__name__ = build.__qualname__ = f"tile_dot_{kind}"
     build.__doc__ = f"Add a product of tiles of {TILES[kind].left} and of {TILES[kind].right}."
     return build
-
-
-def tile_dot_value(
-    kind: str, sums: Any, distance: int, left: Any, left_distance: int, right: Any, right_distance: int, rows: int,
-    columns: int, steps: int,
-) -> None:  # fmt: skip
-    """Do what `tile_dot` says to flat arrays that begin with the first elements."""
-    dot_, words = TILES[kind], TILE_WORDS * steps
-    wide = np.float64 if dot_.sums == "float32" else np.int64
-
-    def numbers(memory: Any, start: int, count: int, dtype: str) -> Any:
-        held = memory.view(np.uint8)[4 * start : 4 * (start + count)]
-        return held.view(DataType(dtype).numpy()).astype(wide)
-
-    a = [numbers(left, r * left_distance, words, dot_.left) for r in range(rows)]
-    b = [numbers(right, w * right_distance, columns, dot_.right) for w in range(words)]
-    matrix: Any = (
-        cast("Any", np)
-        .reshape(np.array(b), (words, columns, dot_.group))
-        .transpose(0, 2, 1)
-        .reshape(-1, columns)
-    )
-    product: Any = cast("Any", np).reshape(np.array(a), (rows, -1)) @ matrix
-    for r in range(rows):
-        line = sums[r * distance : r * distance + columns]
-        line[:] = (line.astype(wide) + product[r]).astype(line.dtype)
 
 
 def _reduction(name: str, x: ExprLike) -> PrimExpr:

@@ -14,7 +14,6 @@ from typing import Final
 
 from .archive import Archive, Unit
 from .elf import (
-    MACHINES,
     SHF_ALLOC,
     SHN_ABS,
     SHN_COMMON,
@@ -30,6 +29,7 @@ from .elf import (
     Symbol,
     parse_object,
 )
+from .machine_code import title
 
 MESSAGES: Final = "relax.messages"
 """The symbol by which an object reads the messages of its unit."""
@@ -87,9 +87,7 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
     machine = parsed[0].machine
     for obj in parsed:
         if obj.machine != machine:
-            raise ObjectFileError(
-                f"one object is for {MACHINES[machine]}, another for {MACHINES[obj.machine]}"
-            )
+            raise ObjectFileError(f"one object is for {title(machine)}, another for {title(obj.machine)}")
     into = _Combined()
     placed = [_place(into, unit, parsed[unit.object], prefix) for unit in archive.units]
     final = list(range(len(into.symbols)))

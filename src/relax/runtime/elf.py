@@ -1,8 +1,8 @@
 """Reading a relocatable ELF object: sections, symbols, relocations, nothing trusted.
 
-Only what compilers emit for functions and data is accepted (64-bit, little endian, x86-64 or AArch64). Every
-offset, index and size is checked against the file before it is used; what is wrong is said in an
-ObjectFileError, so that linking need not check again.
+Only what compilers emit for functions and data is accepted: 64-bit, little endian, of an architecture in
+`machine_code.ARCHITECTURES`. Every offset, index and size is checked against the file before it is used; what is
+wrong is said in an ObjectFileError, so that linking need not check again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-X86_64: Final = 62
-AARCH64: Final = 183
-MACHINES: Final = {X86_64: "x86-64", AARCH64: "AArch64"}
+from .machine_code import ARCHITECTURES
 
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 4, 8, 9
 _SHT_INIT_ARRAYS: Final = {14, 15, 16}
@@ -133,7 +131,7 @@ def _read_headers(view: memoryview) -> tuple[int, list[_Header], int]:
         raise ObjectFileError("it is no 64-bit little-endian ELF file")
     if kind != 1:
         raise ObjectFileError("it is no relocatable object (but a program or a shared library)")
-    if machine not in MACHINES:
+    if machine not in ARCHITECTURES:
         raise ObjectFileError(f"it is for an unknown machine (ELF number {machine})")
     if entry_size != _SHDR.size or not table:
         raise ObjectFileError("its section table is malformed")

@@ -34,7 +34,6 @@ from .bytecode import (
 )
 from .cpu_features import machine_of_triple, missing_features
 from .debug_info import DebugInfo
-from .elf import MACHINES
 from .encoding import ExecutableError, Pieces, Reader, Writer
 from .export import library_object
 from .files import in_place_of
@@ -47,6 +46,7 @@ from .format import (
     write_constant,
     write_functions,
 )
+from .machine_code import title
 from .native import NativeLibrary, ObjectFileError, host_machine
 from .system_linker import link_library
 
@@ -393,7 +393,7 @@ def constant_text(value: Any) -> str:
 def _check_host(triple: str, features: Iterable[str]) -> None:
     machine = machine_of_triple(triple)
     if machine != host_machine():
-        host = MACHINES.get(host_machine(), "one that cannot run compiled kernels")
+        host = title(host_machine(), "one that cannot run compiled kernels")
         raise ExecutableError(f"it is compiled for {triple or 'an unnamed target'}, this machine is {host}")
     missing = missing_features(features)
     if missing:

@@ -28,13 +28,11 @@ from .combine import combine
 from .compiled import COMPILED_PREFIX
 from .dtypes import DLPACK_CODES, canonical_dtype, itemsize
 from .elf import (
-    AARCH64,
     SHF_ALLOC,
     SHF_WRITE,
     SHN_UNDEF,
     STB_GLOBAL,
     STB_LOCAL,
-    X86_64,
     ObjectFile,
     ObjectFileError,
     Relocation,
@@ -44,6 +42,7 @@ from .elf import (
 from .elf_writer import merged, write_object
 from .encoding import ExecutableError
 from .format import section_offset
+from .machine_code import ARCHITECTURES
 from .native import PACKED_PREFIX
 from .tensor import ALIGNMENT
 
@@ -74,8 +73,6 @@ REFUSALS: Final = {
 }
 """Builtins that compiled functions call only to raise an error, with the error's kind and message in a library."""
 
-_ABSOLUTE: Final = {X86_64: 1, AARCH64: 257}
-"""Relocation type of a 64-bit absolute address, by machine."""
 _CONSTANTS, _RECORDS, _FILE = 1, 2, 3
 """The sections of the object with the records, and their symbols."""
 _NO_DTYPE: Final = (3, 0)
@@ -111,7 +108,13 @@ def library_object(executable: Exportable) -> bytes:
 
 
 def _machine(archive: Archive) -> int:
-    return struct.unpack_from("<H", archive.objects[0], 18)[0]
+    """The number of the architecture in ELF headers. Raises ExecutableError for one whose objects are not linked."""
+    (machine,) = struct.unpack_from("<H", archive.objects[0], 18)
+    if machine not in ARCHITECTURES:
+        raise ExecutableError(
+            f"it is compiled for an architecture that is not linked here (ELF number {machine})"
+        )
+    return machine
 
 
 def _require_compiled(program: Program, entry_points: list[str]) -> None:
@@ -211,7 +214,7 @@ class _Records:
 
     def object_file(self, machine: int) -> ObjectFile:
         """The object with the records and the file."""
-        kind = _ABSOLUTE[machine]
+        kind = ARCHITECTURES[machine].absolute
         sections = (
             Section("", 0, 0, 1, 0, memoryview(b"")),
             Section(".rodata", 1, SHF_ALLOC, 8, len(self.constants), memoryview(bytes(self.constants))),

@@ -10,13 +10,8 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from typing import Final
 
-_BITS: Final[dict[str, tuple[int, int, int]]] = {
-    "x86_64": (32, 28, 1 << 15 | 1 << 6),  # MXCSR: results are flushed to zero, operands are taken for zeros
-    "aarch64": (8, 0, 1 << 24),  # FPCR: both
-}
-"""By machine, for C libraries of Linux: the size of fenv_t, and the offset and the bits of the word with the mode."""
+from .machine_code import architecture_named
 
 
 def set_flush_denormals(mode: bool) -> bool:
@@ -37,15 +32,16 @@ def set_flush_denormals(mode: bool) -> bool:
     """
     if not isinstance(mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"set_flush_denormals: expected a bool, found {type(mode).__name__}")
-    if sys.platform != "linux" or platform.machine() not in _BITS:
+    architecture = architecture_named(platform.machine())
+    if sys.platform != "linux" or architecture is None:
         return False
-    size, offset, bits = _BITS[platform.machine()]
+    place = architecture.float_mode
     library = ctypes.CDLL(None)
-    environment = ctypes.create_string_buffer(size)
+    environment = ctypes.create_string_buffer(place.size)
     if library.fegetenv(environment):
         return False
-    word = ctypes.c_uint32.from_buffer(environment, offset)
-    word.value = word.value | bits if mode else word.value & ~bits
+    word = ctypes.c_uint32.from_buffer(environment, place.offset)
+    word.value = word.value | place.bits if mode else word.value & ~place.bits
     return library.fesetenv(environment) == 0
 
 

@@ -26,9 +26,10 @@ import tvm_ffi
 
 from .archive import Archive, Unit, is_archive, read_archive
 from .combine import combine
-from .elf import AARCH64, MACHINES, SHN_UNDEF, STT_FUNC, X86_64, ObjectFileError, parse_object
+from .elf import SHN_UNDEF, STT_FUNC, ObjectFileError, parse_object
 from .forks import hold_at_fork
 from .linker import defined_symbols, link, plan_layout, undefined_symbols
+from .machine_code import architecture_named, title
 from .threads import LAUNCH, pool_symbols
 
 __all__ = [
@@ -74,9 +75,8 @@ def host_machine() -> int:
     """The ELF number of the machine this process runs on; 0 if there is no loader for it."""
     if sys.byteorder != "little" or sys.platform == "win32":
         return 0
-    return {"x86_64": X86_64, "amd64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}.get(
-        platform.machine().lower(), 0
-    )
+    architecture = architecture_named(platform.machine())
+    return 0 if architecture is None else architecture.elf_machine
 
 
 def register_symbol(name: str, address: int) -> None:
@@ -137,8 +137,8 @@ def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]
         obj = parse_object(data) if archive is None else combine(archive, PACKED_PREFIX)
         host = host_machine()
         if obj.machine != host:
-            this = MACHINES.get(host, f"{platform.machine()} ({sys.platform}), which cannot load objects")
-            raise ObjectFileError(f"it is for {MACHINES[obj.machine]}, this machine is {this}")
+            this = title(host, f"{platform.machine()} ({sys.platform}), which cannot load objects")
+            raise ObjectFileError(f"it is for {title(obj.machine)}, this machine is {this}")
         for resident in shared:
             _load_resident(resident)
         layout = plan_layout(obj)

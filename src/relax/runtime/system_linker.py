@@ -20,9 +20,9 @@ from typing import Final
 
 import tvm_ffi.libinfo
 
-from .elf import MACHINES
 from .encoding import ExecutableError
 from .files import in_place_of
+from .machine_code import title
 from .native import host_machine
 
 VARIABLE: Final = "RELAX_LINKER"
@@ -59,7 +59,7 @@ def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -
     machine = int.from_bytes(data[18:20], "little")
     if machine != host_machine():
         raise ExecutableError(
-            f"it is compiled for {MACHINES.get(machine, 'another machine')}, and linkers are called for this one "
+            f"it is compiled for {title(machine)}, and linkers are called for this one "
             f"({platform.machine()}) only"
         )
     command = list(linker) if linker else find_linker()

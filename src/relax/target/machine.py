@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .isa import ISA, isa_of
+
 
 @dataclass(frozen=True)
 class Caches:
@@ -28,7 +30,6 @@ class Machine:
     """The processor's name in LLVM's spelling; empty for the baseline of the triple."""
     features: str
     """LLVM's feature text, ``+avx2,-fma``: features on top of those the processor's name implies."""
-    pointer_bits: int = 64
     vector_bits: int = 128
     vector_registers: int = 16
     fma: bool = False
@@ -36,10 +37,25 @@ class Machine:
     half_conversion: bool = False
     """float16 to and from float32 in one instruction."""
     dot_products: frozenset[str] = frozenset()
-    """Operands of the instructions that add products of neighbouring narrow numbers to 32-bit sums: "u8s8" (vpdpbusd,
-    usdot), "s8s8", "u8u8", "bf16" (vdpbf16ps, bfdot)."""
+    """Kinds of dot products for which the processor has an instruction (`ISA.dots`): ``"u8s8"``, ``"bf16"``."""
     tiles: frozenset[str] = frozenset()
-    """Operands of the instructions that multiply tiles of matrices: "int8" (of bytes with and without a sign), "bf16".
-    Only of features that are named, such as the host's: a system must grant their use."""
+    """Features by which tiles of matrices are multiplied (`TileProduct.feature`): ``"int8"``, ``"bf16"``. Only those
+    that are named in `features`, such as the host's: a system must grant their use."""
     caches: Caches = field(default_factory=Caches)
     cores: int = 1
+
+    @property
+    def isa(self) -> ISA:
+        """The architecture that the triple names."""
+        return isa_of(self.triple)
+
+    def multiplies_tiles(self, kind: str) -> bool:
+        """True if an instruction multiplies tiles of a kind (`isa.products.TILES`): ``"u8s8"``, ``"bf16"``."""
+        tiles = self.isa.tiles
+        product = None if tiles is None else tiles.products.get(kind)
+        return product is not None and product.feature in self.tiles
+
+    @property
+    def pointer_bits(self) -> int:
+        """The bits of an address."""
+        return self.isa.pointer_bits

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from .isa import ISA
 from .machine import Machine
 
 
@@ -160,6 +161,11 @@ class Target:
     def triple(self) -> str:
         """LLVM's target triple; its object format is always ELF, the one the loader reads."""
         return self.machine.triple
+
+    @property
+    def isa(self) -> ISA:
+        """The architecture of the machine, with its instructions (`relax.target.isa`)."""
+        return self.machine.isa
 
     @property
     def mcpu(self) -> str:

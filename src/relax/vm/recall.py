@@ -30,6 +30,7 @@ import numpy as np
 import tvm_ffi
 
 from ..codegen import executes
+from ..codegen.evaluate import loads
 from ..expr import Constant, Var
 from ..farm import background_writes, cache
 from ..farm.objects import compiler_version
@@ -38,12 +39,11 @@ from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
 from ..ir.transform import PassContext
 from ..runtime import Executable
-from ..runtime.cpu_features import machine_of_triple, missing_features
+from ..runtime.cpu_features import missing_features
 from ..runtime.encoding import ExecutableError
 from ..runtime.files import in_threads
 from ..runtime.format import stated_digest
 from ..runtime.mapping import mapped
-from ..runtime.native import host_machine
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
 from ..transform.pipeline import BUILT_IN
@@ -195,7 +195,7 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
     if pipeline is not None and not (isinstance(pipeline, str) and pipeline in BUILT_IN):
         raise NotDescribed("its pipeline is not one of relax's own")
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
-    if machine_of_triple(target.triple) != host_machine() or missing_features(features):
+    if not loads(target) or missing_features(features):
         raise NotDescribed("it is not for this machine")
     context = PassContext.current()
     if any(instrument.needs_passes for instrument in context.instruments):

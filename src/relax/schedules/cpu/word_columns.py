@@ -86,7 +86,7 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
     if all(axis.taps == 1 for axis in windows.axes):
         return None
     words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
-    return words if words is not None and words.kind in ("u8s8", "s8s8") and not words.correction else None
+    return words if words is not None and words.of_bytes and not words.correction else None
 
 
 @dataclass(frozen=True)

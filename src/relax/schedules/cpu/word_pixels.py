@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from .tiling import tile_for
 from .windows import Kernel, Windows
 from .word_operands import WORD
 from .words import Words, bits_view, words_for
-
-KINDS: Final = ("bf16", "u8s8", "s8s8")
-"""The kinds of words for which processors have an instruction."""
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -69,7 +66,9 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
     if target.machine.vector_bits < 128:
         return None
     words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
-    return words if words is not None and words.kind in KINDS and not words.correction else None
+    if words is None or words.kind not in target.machine.dot_products:
+        return None
+    return None if words.correction else words
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ...prim import LT, PrimExpr, const, simplify
 from ...prim.instructions import DOTS, TILE_WORDS, TILES, Dot, dot
 from ...prim.intrin import bitwise_or, bitwise_xor, ceildiv, if_then_else, reinterpret, shift_left
 from ...target import Target
+from ...target.isa.products import kind_of
 from ...tir import Buffer, DeclBuffer, Stmt
 from ...tir.buffer import decl_buffer
 from ..build import spread
@@ -52,6 +53,11 @@ class Words:
     def group(self) -> int:
         """The numbers in a word."""
         return self.dot.group
+
+    @property
+    def of_bytes(self) -> bool:
+        """True if the numbers are bytes."""
+        return DataType(self.dot.left).bits == 8
 
     @property
     def sums(self) -> str:
@@ -164,15 +170,16 @@ def words_for(
     With `in_tiles`, those of tiles, if the machine has such instructions for the dtypes. Machines that multiply
     tiles of bfloat16 are slower at its dot products than at products of float32, and get no others.
     """
-    dots, tiles = target.machine.dot_products, target.machine.tiles
-    if (left, right, sums) == ("bfloat16", "bfloat16", "float32"):
-        if "bf16" in tiles:
-            return Words("bf16", in_tiles=True) if in_tiles else None
-        return Words("bf16") if "bf16" in dots else None
+    machine, kind = target.machine, kind_of(Dot(str(left), str(right), str(sums)))
+    dots = machine.dot_products
+    if kind == "bf16":
+        if machine.multiplies_tiles(kind):
+            return Words(kind, in_tiles=True) if in_tiles else None
+        return Words(kind) if kind in dots else None
     if sums != "int32":
         return None
-    if in_tiles and "int8" in tiles and left.bits == right.bits == 8:
-        return Words("".join("u8" if dtype.is_uint else "s8" for dtype in (left, right)), in_tiles=True)
+    if in_tiles and machine.multiplies_tiles(kind):
+        return Words(kind, in_tiles=True)
     if right == "int8" and left in ("int8", "uint8"):
         if left == "int8" and "s8s8" in dots:
             return Words("s8s8")

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
@@ -50,6 +49,7 @@ from ...op import is_call_of
 from ...op.intrinsics import CallTIR
 from ...rewrite import Rewriter, blocks_in
 from ...target import Target
+from ...target.isa.products import Dot, kind_of
 from ...tir import Buffer, PrimFunc
 from ...tir.byte_convolution import byte_convolution_of
 from ...tir.convolution import DTYPE, ConvolutionChain, chain_of
@@ -77,10 +77,6 @@ def ChannelsLast(mod: IRModule) -> IRModule:
     return without_unused(result, rewriter.replaced) if rewriter.replaced else mod
 
 
-DOTS: Final = {"uint8": "u8s8", "int8": "s8s8"}
-"""The dot products of bytes by weights of int8, by the dtype of the data."""
-
-
 def _dot_products() -> frozenset[str]:
     """The kinds of dot products of the machine; none where it is not known."""
     target = Target.current()
@@ -93,7 +89,10 @@ def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> ConvolutionChain | None:
     if chain is not None:
         return chain if all(b.dtype == DTYPE for b in (chain.data, chain.result, *chain.beside)) else None
     chain = byte_convolution_of(func)
-    return chain if chain is not None and DOTS[str(chain.data.dtype)] in kinds else None
+    if chain is None:
+        return None
+    kind = kind_of(Dot(str(chain.data.dtype), str(chain.weights[0].dtype)))
+    return chain if kind in kinds else None
 
 
 @dataclass(frozen=True)
