@@ -449,7 +449,7 @@ def test_a_full_disk_fails_no_build_and_leaves_nothing(fresh, monkeypatch, call)
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"relax.farm.cache.{call}", full)
+    monkeypatch.setattr(f"relax.farm.store.{call}", full)
     np.testing.assert_allclose(run(relax.build(perceptron())), wanted(), rtol=1e-4, atol=1e-4)
     assert list(fresh.iterdir()) == []
     assert cache.statistics.programs_stored == 0
@@ -519,7 +519,7 @@ def test_a_disk_that_is_full_later_fails_nothing(fresh, monkeypatch, late):
         raise OSError(28, "No space left on device")
 
     relax.build(perceptron())
-    monkeypatch.setattr("relax.farm.cache.os.replace", full)
+    monkeypatch.setattr("relax.farm.store.os.replace", full)
     late.set()
     background_writes.wait_for_all()
     assert list(fresh.glob("*.program")) == []

@@ -344,9 +344,9 @@ def _count(removed: Removed) -> int:
     for error in removed.problems:
         say("cannot remove %s: %s", error.filename, error)
     with _lock:
-        statistics.evicted += removed.count
+        statistics.evicted += removed.files
         statistics.problems += len(removed.problems)
-    return removed.count
+    return removed.files
 
 
 hold_at_fork(_lock)

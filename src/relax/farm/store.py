@@ -98,7 +98,7 @@ class Entry(NamedTuple):
 class Removed(NamedTuple):
     """The files that were removed, and the errors of those that could not be."""
 
-    count: int
+    files: int
     problems: list[OSError]
 
 

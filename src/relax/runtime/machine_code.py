@@ -27,7 +27,7 @@ Apply = Callable[[Image, int, int, int], None]
 """Write a relocation: the image, the offset of the place in it, the address of the place, symbol plus addend."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RelocationKind:
     """A type of relocation: the bytes that it changes, and how."""
 
@@ -38,7 +38,7 @@ class RelocationKind:
     """``"stub"``: an undefined symbol is called through one; ``"table"``: the target is its table entry."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FloatMode:
     """The place of the bits of a C library's ``fenv_t`` that replace subnormal numbers by zero (glibc and musl)."""
 
@@ -50,7 +50,7 @@ class FloatMode:
     """Bits that are set while operands and results are flushed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TileRegisters:
     """Registers that hold tiles of matrices, which Linux saves only for processes that ask."""
 
@@ -60,7 +60,7 @@ class TileRegisters:
     """Arguments of ``syscall`` by which a process asks for them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Architecture:
     """An architecture whose machine code the runtime loads."""
 

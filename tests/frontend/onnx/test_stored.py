@@ -125,10 +125,10 @@ def test_a_program_that_was_built_is_found_without_reading_the_elements(path, tm
     def read(self):
         raise AssertionError("the elements are read")
 
-    found = relax.farm.cache.statistics.programs
+    found = relax.codegen.cache.statistics.programs
     monkeypatch.setattr(StoredArray, "_read", read)
     relax.build(from_onnx(path))
-    assert relax.farm.cache.statistics.programs == found + 1
+    assert relax.codegen.cache.statistics.programs == found + 1
 
 
 def test_elements_that_a_program_has_as_they_are_are_not_read_again(path, tmp_path, monkeypatch):
@@ -146,11 +146,11 @@ def test_elements_that_a_program_has_as_they_are_are_not_read_again(path, tmp_pa
         raise AssertionError("the elements are read")
 
     for again in range(2):
-        found = relax.farm.cache.statistics.programs
+        found = relax.codegen.cache.statistics.programs
         if again:
             monkeypatch.setattr(StoredArray, "_read", read)
         vm = relax.VirtualMachine(relax.build(from_onnx(path)), relax.cpu())
-        assert relax.farm.cache.statistics.programs == found + again
+        assert relax.codegen.cache.statistics.programs == found + again
         for places in ([], [511], [0, 5, 0]):
             taken = np.array(places, "int64")
             np.testing.assert_array_equal(vm["main"](taken).numpy(), WEIGHTS[taken])

@@ -2,20 +2,20 @@
 
 A field that is None says that the architecture has no such thing, or that relax does not support it there. Who reads
 the field says so: by a diagnostic, or by a slower way to do the same (a dot product by multiplications, a parallel
-loop on the calling thread).
+loop on the calling thread). Values are compared by identity: there is one of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...runtime.machine_code import Architecture
 from .products import Dot, kind_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Vectors:
     """Vector registers that features provide."""
 
@@ -27,7 +27,7 @@ class Vectors:
     """Regular expression for the assembly of an addition of 16 float32 in these registers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DotInstruction:
     """An instruction that computes a dot product in all lanes of its registers."""
 
@@ -43,7 +43,7 @@ class DotInstruction:
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TileProduct:
     """An instruction that adds the product of two tile registers to a third one."""
 
@@ -55,7 +55,7 @@ class TileProduct:
     """LLVM's intrinsic; its arguments are the numbers of three tile registers: sums, left, right."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tiles:
     """Tile registers, and LLVM's intrinsics for them."""
 
@@ -76,7 +76,7 @@ class Tiles:
     """The products by kind, ``"u8s8"`` (`products.TILES`)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MathInstructions:
     """Instructions on 16 lanes of float32 by which functions such as exp and tanh are looked up; LLVM's intrinsics."""
 
@@ -90,7 +90,7 @@ class MathInstructions:
     """Elements of two vectors, by their numbers from 0 to 31 in the second argument."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BfloatRounding:
     """An instruction that rounds float32 to bfloat16, subnormal numbers taken for 0."""
 
@@ -104,7 +104,7 @@ class BfloatRounding:
         return f"{self.intrinsic}.{32 * lanes}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snippet:
     """LLVM text: declarations for a module, and a call."""
 
@@ -112,7 +112,7 @@ class Snippet:
     call: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PoolCode:
     """The parts of the thread pool (`relax.native.pool`) that LLVM has no general form for."""
 
@@ -158,7 +158,7 @@ class Effect:
     """True if it may also go on without branching."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ISA:
     """An architecture: all that relax knows of it beside the code that LLVM makes."""
 
@@ -181,7 +181,7 @@ class ISA:
     """The loader's description; None: machine code is written, but not loaded."""
     comment: str | None = None
     """The beginning of a comment in LLVM's assembly; None: the loops in it are not read."""
-    effect: Callable[[str, Sequence[str]], Effect] | None = field(default=None, compare=False)
+    effect: Callable[[str, Sequence[str]], Effect] | None = None
     """The effect of an instruction, given its mnemonic and operands; None: instructions are not told apart."""
 
     @property
