@@ -107,11 +107,13 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/python tools/make_homes.py --check
 	$(BIN)/python tools/make_stubs.py --check
 	$(BIN)/python tools/check_types.py
 	$(BIN)/lint-imports --no-cache --no-logo  # its cache keeps verdicts that a moved module has made wrong
 
 stubs: $(VENV)/.installed-test
+	$(BIN)/python tools/make_homes.py
 	$(BIN)/python tools/make_stubs.py
 
 # The warning it leaves out is about MkDocs 2, which is not used.

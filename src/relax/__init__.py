@@ -2,9 +2,9 @@
 
 ``import relax`` loads nothing yet, so that the command `relax --help` answers at once. The first use of a name of the
 runtime (`relax.VirtualMachine`, …) loads the runtime only, so that a deployed model does without the compiler; the
-first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those names are listed in
-`relax._api`. The distribution relax-runtime has this file and `relax.runtime` only; there, those names raise an error
-that says what to install.
+first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) loads the modules that it needs. Those
+names are listed in `relax._api`. The distribution relax-runtime has this file and `relax.runtime` only; there, those
+names raise an error that says what to install.
 """
 
 from __future__ import annotations

@@ -2,73 +2,79 @@
 
 from __future__ import annotations
 
-from . import (
-    analysis,
-    arith,
-    codegen,
-    dpl,
-    expr,
-    expr_functor,
-    interpreter,
-    ir,
-    op,
-    prim,
-    schedules,
-    script,
-    struct_info,
-    target,
-    te,
-    tir,
-    topi,
-    transform,
-    utils,
-    vm,
-)
-from .block_builder import BlockBuilder
-from .expr import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    Expr,
-    ExprWithOp,
-    ExternFunc,
-    Function,
-    If,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-    const,
-    extern,
-)
-from .expr_functor import ExprFunctor
-from .interpreter import interpret
-from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
-from .ir import DiagnosticError as TVMError
-from .ir.codes import explain
-from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace, call_tir_with_grad
-from .op.shape import get_shape_of
-from .rewrite.visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
-from .struct_info import (
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
-from .transform import pipeline
-from .transform.pipeline import get_pipeline, register_pipeline
-from .vm import build, compile, find_nan
+from typing import TYPE_CHECKING
+
+from ._homes import HOMES
+from .runtime.rooms import load_when_used
+
+if TYPE_CHECKING:
+    from . import (
+        analysis,
+        arith,
+        codegen,
+        dpl,
+        expr,
+        expr_functor,
+        interpreter,
+        ir,
+        op,
+        prim,
+        schedules,
+        script,
+        struct_info,
+        target,
+        te,
+        tir,
+        topi,
+        transform,
+        utils,
+        vm,
+    )
+    from .block_builder import BlockBuilder
+    from .expr import (
+        Binding,
+        BindingBlock,
+        Call,
+        Constant,
+        DataflowBlock,
+        DataflowVar,
+        DataTypeImm,
+        Expr,
+        ExprWithOp,
+        ExternFunc,
+        Function,
+        If,
+        MatchCast,
+        PrimValue,
+        SeqExpr,
+        ShapeExpr,
+        StringImm,
+        Tuple,
+        TupleGetItem,
+        Var,
+        VarBinding,
+        const,
+        extern,
+    )
+    from .expr_functor import ExprFunctor
+    from .interpreter import interpret
+    from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
+    from .ir import DiagnosticError as TVMError
+    from .ir.codes import explain
+    from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace, call_tir_with_grad
+    from .op.shape import get_shape_of
+    from .rewrite.visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
+    from .struct_info import (
+        FuncStructInfo,
+        ObjectStructInfo,
+        PrimStructInfo,
+        ShapeStructInfo,
+        TensorStructInfo,
+        TupleStructInfo,
+    )
+    from .transform import pipeline
+    from .transform.pipeline import get_pipeline, register_pipeline
+    from .vm import build, compile, find_nan
 
 __all__ = [
     "Binding",
@@ -150,3 +156,5 @@ __all__ = [
     "utils",
     "vm",
 ]
+
+load_when_used(__name__, HOMES)

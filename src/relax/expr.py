@@ -10,6 +10,7 @@ Binding ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, cast, final
@@ -135,6 +136,11 @@ class ExprWithOp(RelaxExpr):
 
 
 _OPERATORS: dict[str, Callable[..., ExprWithOp]] = {}
+_HOMES: Final = {
+    "bind_params": "relax.transform.bind_params",
+    "bind_symbolic_vars": "relax.transform.bind_symbolic_vars",
+}
+"""The modules that register a function here when they are imported; `relax.op.hooks` registers all others."""
 
 
 def register_operator_hooks(functions: Mapping[str, Callable[..., ExprWithOp]]) -> None:
@@ -143,11 +149,10 @@ def register_operator_hooks(functions: Mapping[str, Callable[..., ExprWithOp]]) 
 
 
 def operator_hook(name: str) -> Callable[..., ExprWithOp]:
-    """The function registered for a Python operator. Raises TypeError if there is none."""
-    try:
-        return _OPERATORS[name]
-    except KeyError:
-        raise TypeError(f"the operator {name!r} is not available: relax.op is not loaded") from None
+    """The function registered for a Python operator, or for a method that is a pass; its room is loaded for it."""
+    if name not in _OPERATORS:
+        importlib.import_module(_HOMES.get(name, "relax.op.hooks"))
+    return _OPERATORS[name]
 
 
 class Leaf(ExprWithOp):
@@ -175,11 +180,13 @@ class Leaf(ExprWithOp):
         return None
 
 
-def _no_leaf_struct_info(leaf: Leaf) -> StructInfo | None:
-    return None
+def _load_leaf_struct_info(leaf: Leaf) -> StructInfo | None:
+    """The function, before its module is loaded."""
+    importlib.import_module("relax.struct_info")
+    return _leaf_struct_info(leaf)
 
 
-_leaf_struct_info: Callable[[Leaf], StructInfo | None] = _no_leaf_struct_info
+_leaf_struct_info: Callable[[Leaf], StructInfo | None] = _load_leaf_struct_info
 
 
 def register_leaf_struct_info(function: Callable[[Leaf], StructInfo | None]) -> None:

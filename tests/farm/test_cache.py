@@ -94,7 +94,7 @@ def test_other_code_another_target_or_a_new_version_is_another_entry(fresh, func
     codegen.compile_module({"f": func})
     codegen.compile_module({"f": kernels.elementwise(lambda a: a + 2.0, ["float32"], "float32")})
     codegen.compile_module({"f": func}, "llvm -opt-level=1")
-    monkeypatch.setattr("relax.farm.objects.PIPELINE_VERSION", 0)
+    monkeypatch.setattr("relax.farm.versions.PIPELINE_VERSION", 0)
     codegen.compile_module({"f": func})
     assert codegen.statistics.llvm_runs == 4
     assert cache.statistics.misses["this code was not compiled before"] == 1

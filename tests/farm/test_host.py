@@ -116,7 +116,7 @@ import json, sys
 import numpy as np
 import relax
 from relax.farm.host import resolve
-from relax.farm.recall import target_words
+from relax.farm.versions import target_words
 from relax.script import from_source
 
 mod = from_source('''
@@ -128,7 +128,7 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
     return y
 ''')
 result = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](np.zeros(3, "float32")).numpy().tolist()
-words = [target_words(resolve("llvm")), relax.farm.objects.compiler_version()]
+words = [target_words(resolve("llvm")), relax.farm.versions.compiler_version()]
 print(json.dumps(["llvmlite.binding" in sys.modules, result, words]))
 """
 

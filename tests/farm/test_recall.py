@@ -16,6 +16,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 
 notes = importlib.import_module("relax.farm.recall")
+versions = importlib.import_module("relax.farm.versions")
 
 
 @pytest.fixture(autouse=True)
@@ -188,11 +189,11 @@ def test_nothing_is_recalled_where_passes_are_watched_or_left_out(written):
 
 def test_nothing_is_recalled_by_a_compiler_that_was_edited_since_it_was_loaded(monkeypatch):
     compiled({"f": scaled()})
-    monkeypatch.setattr(notes, "_LOADED", 0.0)
-    notes.compiler_files.cache_clear()
+    monkeypatch.setattr(versions, "_LOADED", 0.0)
+    versions.compiler_files.cache_clear()
     assert compiled({"f": scaled()}) == []
     monkeypatch.undo()
-    notes.compiler_files.cache_clear()
+    versions.compiler_files.cache_clear()
 
 
 def test_nothing_is_recalled_without_the_cache(written):

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..ir.tvm_names import answer_missing
-from ..rewrite.visitor import post_order_visit
-from .compile_time import computable_at_compile_time
-from .derived import check_derived
-from .memory import MemoryPlan, estimate_memory_usage, memory_plan
-from .nodes import check_nodes
-from .normal_form import check_normal_form, is_normal_form
-from .purity import contains_impure_call, detect_recursion, find_impure_call
-from .struct_info import (
-    BaseCheckResult,
-    derive_call_ret_struct_info,
-    derive_func_ret_struct_info,
-    erase_to_well_defined,
-    get_static_struct_info,
-    has_symbolic_shape,
-    struct_info_base_check,
-    struct_info_lca,
-)
-from .variables import (
-    all_bindings,
-    all_global_vars,
-    all_symbolic_vars,
-    all_vars,
-    bound_symbolic_vars,
-    bound_vars,
-    called_global_vars,
-    definable_tir_vars_in_struct_info,
-    defined_symbolic_vars,
-    free_symbolic_vars,
-    free_vars,
-    get_var2val,
-    name_to_binding,
-    shape_vars,
-    tir_vars_in_struct_info,
-    udchain,
-)
-from .well_formed import assert_well_formed, check_normalized, check_well_formed, well_formed
+from ..runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from ..rewrite.visitor import post_order_visit
+    from .compile_time import computable_at_compile_time
+    from .derived import check_derived
+    from .memory import MemoryPlan, estimate_memory_usage, memory_plan
+    from .nodes import check_nodes
+    from .normal_form import check_normal_form, is_normal_form
+    from .purity import contains_impure_call, detect_recursion, find_impure_call
+    from .struct_info import (
+        BaseCheckResult,
+        derive_call_ret_struct_info,
+        derive_func_ret_struct_info,
+        erase_to_well_defined,
+        get_static_struct_info,
+        has_symbolic_shape,
+        struct_info_base_check,
+        struct_info_lca,
+    )
+    from .variables import (
+        all_bindings,
+        all_global_vars,
+        all_symbolic_vars,
+        all_vars,
+        bound_symbolic_vars,
+        bound_vars,
+        called_global_vars,
+        definable_tir_vars_in_struct_info,
+        defined_symbolic_vars,
+        free_symbolic_vars,
+        free_vars,
+        get_var2val,
+        name_to_binding,
+        shape_vars,
+        tir_vars_in_struct_info,
+        udchain,
+    )
+    from .well_formed import assert_well_formed, check_normalized, check_well_formed, well_formed
 
 __all__ = [
     "BaseCheckResult",
@@ -83,4 +89,5 @@ __all__ = [
     "well_formed",
 ]
 
+load_when_used(__name__, HOMES)
 answer_missing(__name__)

@@ -116,6 +116,7 @@ def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:
 # ------------------------------------------------------------------------------------ declarations
 
 
+@functools.cache
 def _hints(cls: type[Node]) -> dict[str, Any]:
     """The declared types of fields."""
     try:

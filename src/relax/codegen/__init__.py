@@ -18,31 +18,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..farm import cache
-from ..farm.host import resolve
-from ..farm.kernel_text import symbol_name
-from ..farm.recall import KernelMemory, Recall
-from ..ir.provided import provided
-from .build import (
-    CompiledFunction,
-    CompiledModule,
-    CompileStatistics,
-    build_module,
-    compile_count,
-    compile_module,
-    statistics,
-)
-from .evaluate import CompiledKernels, executes
+from ..runtime.rooms import load_when_used
+from ._homes import HOMES
 
 if TYPE_CHECKING:
+    from ..farm.host import executes, resolve
+    from ..farm.kernel_text import symbol_name
+    from ..farm.recall import KernelMemory, Recall
+    from .build import (
+        CompiledFunction,
+        CompiledModule,
+        CompileStatistics,
+        build_module,
+        compile_count,
+        compile_module,
+        statistics,
+    )
+    from .evaluate import CompiledKernels
+
     explain: Callable[..., Any]
-    """Reports on the loops of a kernel's machine code: `relax.explanation.explain`, loaded when it is first used."""
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name == "explain":
-            return provided("explain")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+    """Reports on the loops of a kernel's machine code: `relax.explanation.explain`."""
 
 __all__ = [
     "CompileStatistics",
@@ -61,3 +56,5 @@ __all__ = [
     "statistics",
     "symbol_name",
 ]
+
+load_when_used(__name__, {**HOMES, "explain": "..ir.provided:explain"})

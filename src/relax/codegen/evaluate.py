@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..farm.host import host_cpu, resolve
+from ..farm.host import resolve
 from ..ir import structural_equal, structural_hash
 from ..ir.transform import PassContext
-from ..runtime.cpu_features import missing_features
-from ..runtime.native import host_machine
 from ..target import Target
 from ..tir import PrimFunc
 from .build import CompiledFunction, build_module
@@ -19,7 +17,7 @@ FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeErro
 
 
 class CompiledKernels:
-    """Runs PrimFuncs as machine code for a target, which must be one this machine executes (`executes`).
+    """Runs PrimFuncs as machine code for a target, which must be one this machine executes (`host.executes`).
 
     Equal PrimFuncs are compiled once. The arguments are arrays, written in place, and numbers.
     """
@@ -54,16 +52,4 @@ class CompiledKernels:
         return compiled
 
 
-def executes(target: Target) -> bool:
-    """True if this machine can execute code for a resolved target."""
-    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
-    return loads(target) and target.mcpu in ("", host_cpu()) and not missing_features(features)
-
-
-def loads(target: Target) -> bool:
-    """True if this process can load the machine code for a resolved target, whatever its features."""
-    architecture = target.isa.machine_code
-    return architecture is not None and architecture.elf_machine == host_machine()
-
-
-__all__ = ["CompiledKernels", "executes", "loads"]
+__all__ = ["CompiledKernels"]

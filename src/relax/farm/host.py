@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..native.ffi_layouts import POINTER_BITS
+from ..runtime.cpu_features import missing_features
+from ..runtime.native import host_machine
 from ..target import Caches, Machine, Target
 from ..target.isa import DotInstruction, Tiles, Vectors, isa_of
 from ..target.isa.products import kind_of
@@ -260,3 +262,15 @@ def _body(text: str, function: str) -> str:
     start = text.find(f"\n{function}:")
     end = text.find(".size", start)
     return text[start:end]
+
+
+def executes(target: Target) -> bool:
+    """True if this machine can execute code for a resolved target."""
+    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
+    return loads(target) and target.mcpu in ("", host_cpu()) and not missing_features(features)
+
+
+def loads(target: Target) -> bool:
+    """True if this process can load the machine code for a resolved target, whatever its features."""
+    architecture = target.isa.machine_code
+    return architecture is not None and architecture.elf_machine == host_machine()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from importlib.metadata import version
 from typing import NamedTuple, TypeVar
 
 from ..ir import Diagnostic, DiagnosticError
@@ -14,21 +13,10 @@ from ..native.support import support_text
 from ..target import Target
 from . import cache, worker
 from .kernel_text import KernelText
-from .llvm_queries import host_facts
-from .store import digest
+from .versions import compiler_version
 from .worker_processes import Aside, Compilers
 
-#: part of every cache key: raise it when the passes of `worker` change
-PIPELINE_VERSION = 5
-
 _T = TypeVar("_T")
-
-
-def compiler_version() -> str:
-    """All that decides the machine code, beside the IR and the target, or that it must fit."""
-    support = digest([support_text().encode()], 8).hex()
-    numbers = host_facts().llvm_version
-    return f"pipeline {PIPELINE_VERSION}, support {support}, llvmlite {version('llvmlite')}, LLVM {numbers}"
 
 
 def machine_of(target: Target) -> worker.Machine:

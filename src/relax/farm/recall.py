@@ -14,30 +14,21 @@ instruments).
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
-from ..ir.transform import PassContext
 from ..prim import Call
 from ..target import Target
 from ..tir import PrimFunc
 from . import cache
 from .kernel_text import KernelText
-from .objects import CompiledObject, compiler_version
-from .store import digest
-
-_ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
-"""The rooms whose files decide how a kernel is lowered and written."""
+from .objects import CompiledObject
+from .versions import compiler_files, compiler_version, target_words, unedited, usual_passes
 
 _EXTERN: Final = ("call_extern", "call_pure_extern")
 """Calls of C functions, whose names must not be those of functions of the module."""
-
-_LOADED: Final = time.time()
 
 
 class Recalled(NamedTuple):
@@ -57,7 +48,9 @@ class Recall:
     """The keys of all the others that may be remembered."""
 
     def remember(self, compiled: Iterable[CompiledObject]) -> None:
-        """Keep a note of each kernel that was compiled by itself."""
+        """Keep a note of each kernel that was compiled by itself, unless the compiler changed in the meantime."""
+        if not unedited():
+            return
         for unit in compiled:
             key = self.keys.get(unit.kernel.names[0]) if len(unit.kernel.names) == 1 else None
             if key is not None:
@@ -116,13 +109,6 @@ def callees(func: PrimFunc) -> set[str]:
     return names
 
 
-def usual_passes() -> bool:
-    """True if the passes of the context are the usual ones, and nobody looks on."""
-    context = PassContext.current()
-    watched = any(instrument.needs_passes for instrument in context.instruments)
-    return not (watched or context.disabled_pass or context.required_pass)
-
-
 def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
     """The functions whose code depends on others: those that call some, or a C function, and those that are called."""
     joined: set[str] = set()
@@ -163,36 +149,4 @@ def _environment(target: Target) -> str | None:
     return None if files is None else "\n".join((files, compiler_version(), target_words(target)))
 
 
-def target_words(target: Target) -> str:
-    """All that is known of a resolved target, the same in every process."""
-    return f"{target}\n{_words(target.machine)}"
-
-
-def _words(value: Any) -> str:
-    """A description of a machine, the same in every process."""
-    if hasattr(value, "__dataclass_fields__"):
-        return "".join(f"{f.name}({_words(getattr(value, f.name))})" for f in fields(value))
-    if isinstance(value, frozenset):
-        return ",".join(sorted(cast("frozenset[str]", value)))
-    return str(value)
-
-
-@lru_cache(maxsize=2)
-def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
-    """The digest of files of the compiler, given as folders and files of the package.
-
-    None if they are not there, or newer than what this process runs.
-    """
-    root = Path(__file__).parent.parent
-    try:
-        places = [root / room for room in rooms]
-        paths = sorted(p for place in places for p in (place.rglob("*.py") if place.is_dir() else [place]))
-        if not paths or max(path.stat().st_mtime for path in paths) >= _LOADED:
-            return None
-        contents = (str(p.relative_to(root)).encode() + b"\0" + p.read_bytes() + b"\0" for p in paths)
-        return digest(contents, 16).hex()
-    except OSError:
-        return None
-
-
-__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "compiler_files", "usual_passes"]
+__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "callees"]

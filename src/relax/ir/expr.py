@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
@@ -28,15 +29,17 @@ class StructInfo(Node):
         return _is_base_of(self, derived)
 
 
-def _unregistered(base: StructInfo, derived: StructInfo) -> bool:
-    raise RuntimeError("relax.info.relations is not loaded")
+def _load_is_base_of(base: StructInfo, derived: StructInfo) -> bool:
+    """The relation, before its module is loaded."""
+    importlib.import_module("relax.info.relations")
+    return _is_base_of(base, derived)
 
 
-_is_base_of = _unregistered
+_is_base_of = _load_is_base_of
 
 
 def register_is_base_of(function: Any) -> None:
-    """The subtype relation stands above this room and registers itself here."""
+    """The subtype relation stands above this room and registers itself here when its module is imported."""
     global _is_base_of
     _is_base_of = function
 
@@ -98,11 +101,13 @@ class GlobalVar(RelaxExpr):
         return _make_global_call(self, args)
 
 
-def _no_calls(global_var: GlobalVar, args: tuple[Any, ...]) -> Any:
-    raise RuntimeError("relax.expr is not loaded")
+def _load_calls(global_var: GlobalVar, args: tuple[Any, ...]) -> Any:
+    """The call of a global variable, before the module of calls is loaded."""
+    importlib.import_module("relax.expr")
+    return _make_global_call(global_var, args)
 
 
-_make_global_call: Any = _no_calls
+_make_global_call: Any = _load_calls
 
 
 def register_global_call(function: Any) -> None:

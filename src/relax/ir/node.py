@@ -27,10 +27,11 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from typing_extensions import Self, dataclass_transform
 
+from ..runtime.rooms import load_whole
 from . import printing
 from .span import Span
 
@@ -188,7 +189,22 @@ def _restore(cls: type[Node], values: tuple[Any, ...], span: Span | None) -> Nod
 
 
 NODE_CLASSES: dict[str, type[Node]] = {}
-"""Every node class by its key, for reading JSON."""
+"""Every loaded node class by its key; `node_class` loads the others."""
+
+
+def node_class(key: str) -> type[Node]:
+    """The node class of a key, for reading JSON. Raises KeyError if there is none.
+
+    A class that is not loaded is searched for by importing the modules of its room.
+    """
+    room = key.partition(".")[0]
+    if key not in NODE_CLASSES and room in _ROOMS_OF_NODES:
+        load_whole(f"relax.{room}")
+    return NODE_CLASSES[key]
+
+
+_ROOMS_OF_NODES: Final = frozenset({"arith", "expr", "ir", "op", "prim", "relay", "struct_info", "te", "tir"})
+"""The rooms that declare node classes; a saved program, which may come from anywhere, has no others imported."""
 
 
 @dataclass_transform(

@@ -72,10 +72,11 @@ def show(node: Any, **options: Any) -> None:
 
 def show_text(text: str, style: str | None = None) -> None:
     """Print Python text, highlighted when the output is a terminal."""
-    if is_provided("printer"):
-        cast(Printer, provided("printer")).show_text(text, style)
-    else:
+    printer = _loaded_printer()
+    if printer is None:
         print(text)  # noqa: T201
+    else:
+        printer.show_text(text, style)
 
 
 def represent(node: Any) -> str:

@@ -31,6 +31,13 @@ def provided(name: str) -> Any:
     return _table[name]
 
 
+def __getattr__(name: str) -> Any:
+    """Return the object of a name, for the tables by which packages load their names (`relax.runtime.rooms`)."""
+    if name in _PROVIDERS:
+        return provided(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def is_provided(name: str) -> bool:
     """True if the module that provides a name has been imported."""
     return name in _table

@@ -15,7 +15,7 @@ import numpy as np
 
 from .deep import run_deep
 from .dtype import DataType
-from .node import NODE_CLASSES, Node, node_key
+from .node import Node, node_class, node_key
 from .op import Op
 
 FORMAT = 2
@@ -134,7 +134,7 @@ class _Reader:
     def node(self, record: list[Any]) -> Node:
         if record[0] == "op":
             return Op.get(record[1])
-        cls = NODE_CLASSES[record[0]]
+        cls = node_class(record[0])
         names = (spec.parameter for spec in cls.__node_fields__)
         values = dict(zip(names, map(self.decode, record[1]), strict=True))
         made = cls(**values)  # type: ignore[call-arg]

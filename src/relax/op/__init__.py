@@ -1,7 +1,8 @@
 """The operators of Relax: ``relax.op.add``, ``relax.op.nn.softmax``, ….
 
 The functions come from the operator classes (see `relax.op.operator`), so that an operator is declared once.
-Importing a family registers its operators; no family may have the name of an operator.
+A family, a module that declares operators, is loaded when one of them is first used; `_operators.py` is the table of
+families by operator. No family may have the name of an operator.
 """
 
 from __future__ import annotations
@@ -9,46 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir.tvm_names import answer_missing as _answer_missing
-from . import (
-    binary,
-    builtin,
-    ccl,
-    collapse,
-    contraction,
-    creation,
-    distributed,
-    gather,
-    grad,
-    hooks,
-    image,
-    inspect,
-    intrinsics,
-    layout,
-    linear_algebra,
-    matrices,
-    memory,
-    memory_view,
-    nn,
-    pieces,
-    pool_grad,
-    qdq,
-    random,
-    recurrent,
-    sampling,
-    saturating,
-    scatter,
-    selection,
-    sets,
-    shapes,
-    sorting,
-    statistical,
-    storage,
-    te_gradients,
-    ternary,
-    unary,
-    vision,
-    vm,
-)
 from .errors import OperatorError
 from .operator import (
     Array,
@@ -62,47 +23,7 @@ from .operator import (
     operator_of,
 )
 
-FAMILIES = (
-    binary,
-    ccl,
-    collapse,
-    contraction,
-    creation,
-    distributed,
-    gather,
-    grad,
-    hooks,
-    image,
-    inspect,
-    intrinsics,
-    layout,
-    linear_algebra,
-    matrices,
-    memory_view,
-    nn,
-    pieces,
-    pool_grad,
-    qdq,
-    random,
-    recurrent,
-    sampling,
-    saturating,
-    scatter,
-    selection,
-    sets,
-    shapes,
-    sorting,
-    statistical,
-    storage,
-    te_gradients,
-    ternary,
-    unary,
-    vision,
-)
-"""The modules that declare operators."""
-
 __all__ = [
-    "FAMILIES",
     "Array",
     "Operator",
     "OperatorError",
@@ -126,9 +47,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from . import builtin, ccl, distributed, grad, image, inspect, memory, nn, random, vision, vm
     from ._signatures import *  # noqa: F403
 else:
-    __getattr__, _operators = namespace("relax.")
+    __getattr__, _operators = namespace("relax.", __name__)
 
     def __dir__() -> list[str]:
         return sorted({*__all__, *_operators()})

@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from ..expr import register_operator_hooks
-from . import binary, linear_algebra, unary
-from .operator import Operator, public_function
+from .operator import public_function
 
-CLASSES: dict[str, type[Operator]] = {
-    "add": binary.Add,
-    "astype": unary.Astype,
-    "bitwise_not": unary.BitwiseNot,
-    "divide": binary.Divide,
-    "floor_divide": binary.FloorDivide,
-    "greater": binary.Greater,
-    "greater_equal": binary.GreaterEqual,
-    "less": binary.Less,
-    "less_equal": binary.LessEqual,
-    "logical_not": unary.LogicalNot,
-    "matmul": linear_algebra.Matmul,
-    "mod": binary.Mod,
-    "multiply": binary.Multiply,
-    "negative": unary.Negative,
-    "power": binary.Power,
-    "subtract": binary.Subtract,
-}
-"""The class that each Python operator builds. As in TVM, ``%`` is `mod`, with the dividend's sign, not `floor_mod`."""
+METHODS: Final = (
+    "add", "astype", "bitwise_not", "divide", "floor_divide", "greater", "greater_equal", "less", "less_equal",
+    "logical_not", "matmul", "mod", "multiply", "negative", "power", "subtract",
+)  # fmt: skip
+"""Operators built by methods of expressions. As in TVM, ``%`` is `mod`, with the dividend's sign, not `floor_mod`."""
 
-PYTHON_OPERATORS: dict[str, type[Operator]] = {
-    "Add": binary.Add,
-    "Sub": binary.Subtract,
-    "Mult": binary.Multiply,
-    "Div": binary.Divide,
-    "FloorDiv": binary.FloorDivide,
-    "Mod": binary.Mod,
-    "Pow": binary.Power,
-    "MatMult": linear_algebra.Matmul,
-    "Lt": binary.Less,
-    "LtE": binary.LessEqual,
-    "Gt": binary.Greater,
-    "GtE": binary.GreaterEqual,
-    "USub": unary.Negative,
-    "Not": unary.LogicalNot,
-    "Invert": unary.BitwiseNot,
+PYTHON_OPERATORS: Final[dict[str, str]] = {
+    "Add": "relax.add",
+    "Sub": "relax.subtract",
+    "Mult": "relax.multiply",
+    "Div": "relax.divide",
+    "FloorDiv": "relax.floor_divide",
+    "Mod": "relax.mod",
+    "Pow": "relax.power",
+    "MatMult": "relax.matmul",
+    "Lt": "relax.less",
+    "LtE": "relax.less_equal",
+    "Gt": "relax.greater",
+    "GtE": "relax.greater_equal",
+    "USub": "relax.negative",
+    "Not": "relax.logical_not",
+    "Invert": "relax.bitwise_not",
 }
 """The operator that a script's Python operator builds, by the class of Python's syntax node."""
 
-register_operator_hooks(
-    {
-        name: function
-        for name, cls in CLASSES.items()
-        if (function := public_function(cls.op_name)) is not None
-    }
-)
+
+def _builder(name: str) -> Callable[..., Any]:
+    """The function of an operator, which is loaded when it is first called."""
+
+    def build(*operands: Any) -> Any:
+        function = public_function(name)
+        if function is None:
+            raise TypeError(f"there is no operator {name}")
+        return function(*operands)
+
+    return build
+
+
+register_operator_hooks({name: _builder(f"relax.{name}") for name in METHODS})

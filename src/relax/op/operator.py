@@ -1,7 +1,8 @@
 """Operators: one class each, from which the public function, the Op and its facts come.
 
-How to add one: write the class in a file of this room, and sample calls in a table ``tests/op/cases_*.py``, from
-which its tests are generated (inference, formula, machine code and reference are compared).
+How to add one: write the class in a file of this room, run ``make stubs``, and write sample calls in a table
+``tests/op/cases_*.py``, from which its tests are generated (inference, formula, machine code and reference are
+compared).
 
     @operator("relax.nn.softmax")
     class Softmax(Operator):
@@ -65,7 +66,10 @@ from typing_extensions import dataclass_transform
 
 from ..expr import Call
 from ..ir import RelaxExpr, child, node, register_op
+from ..ir.op import declare_homes, load_home
+from ..runtime.rooms import module_of
 from ..target import Target
+from ._operators import OPERATORS
 from .attributes import attribute_field, own_hints
 from .base import (
     Array,
@@ -85,6 +89,8 @@ T = TypeVar("T")
 FunctionT = TypeVar("FunctionT", bound=PublicFunction)
 
 _FUNCTIONS: dict[str, PublicFunction] = {}
+
+declare_homes(OPERATORS)
 
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, dataclasses.field))
@@ -140,7 +146,7 @@ def _check_name(name: str) -> None:
                 f"the operator's name {name!r} has the part {part!r}, which is no name in Python"
             )
     other = name.removeprefix("relax.") if name.startswith("relax.") else f"relax.{name}"
-    if other in _FUNCTIONS:
+    if other in _FUNCTIONS or other in OPERATORS:
         raise ValueError(f"scripts call both operators {name} and {other} R.{name.removeprefix('relax.')}")
 
 
@@ -148,6 +154,7 @@ def composite(name: str) -> Callable[[FunctionT], FunctionT]:
     """Publish a function that builds a call from other operators: ``@composite("relax.linear")``."""
 
     def publish(function: FunctionT) -> FunctionT:
+        load_home(name)  # a later declaration replaces one of relax
         _FUNCTIONS[name] = function
         return function
 
@@ -160,6 +167,9 @@ def public_function(name: str) -> PublicFunction | None:
     ``relax.acme.twice`` may be that of the operator ``acme.twice``, too.
     """
     function = _FUNCTIONS.get(name)
+    if function is None and name in OPERATORS:
+        load_home(name)
+        function = _FUNCTIONS.get(name)
     return _FUNCTIONS.get(name.removeprefix("relax.")) if function is None else function
 
 
@@ -175,7 +185,8 @@ def public_spaces(prefix: str) -> list[str]:
 
 def _below(prefix: str) -> list[str]:
     """The names below a prefix, without it. A name that does not begin with ``relax.`` is below ``relax.`` whole."""
-    names = [name if name.startswith("relax.") else f"relax.{name}" for name in _FUNCTIONS]
+    own = (name if name.startswith("relax.") else f"relax.{name}" for name in _FUNCTIONS)
+    names = {*OPERATORS, *own}
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
@@ -192,24 +203,34 @@ class OperatorSpace:
         return [*public_names(self.__prefix), *public_spaces(self.__prefix)]
 
 
-def public_member(prefix: str, name: str) -> Any:
-    """The public function of an operator, or a namespace of operators. Raises AttributeError."""
+def public_member(prefix: str, name: str, package: str = "") -> Any:
+    """The public function of an operator, a module of a package, or a namespace of operators. Raises AttributeError."""
     function = public_function(prefix + name)
     if function is not None:
         return function
+    module = module_of(package, name) if package else None
+    if module is not None:
+        return module
     if not name.startswith("_") and _below(f"{prefix}{name}."):
         return OperatorSpace(f"{prefix}{name}.")
     space = f"relax.op.{prefix.removeprefix('relax.')}".removesuffix(".")
     raise AttributeError(f"{space} has no operator {name!r}")
 
 
-def namespace(prefix: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def namespace(prefix: str, package: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a module whose attributes are the public functions below a prefix.
 
-    ``__getattr__, __dir__ = namespace("relax.grad.")`` makes ``relax.op.grad.no_grad``. Type checkers see the stub
-    instead (tools/make_stubs.py), so that they report names that do not exist.
+    ``__getattr__, __dir__ = namespace("relax.grad.")`` makes ``relax.op.grad.no_grad``. If `package` is given, the
+    modules of this package are attributes as well. Type checkers see the stub instead (tools/make_stubs.py), so that
+    they report names that do not exist.
     """
-    return functools.partial(public_member, prefix), lambda: [*public_names(prefix), *public_spaces(prefix)]
+    find = functools.partial(public_member, prefix, package=package)
+    return find, lambda: [*public_names(prefix), *public_spaces(prefix)]
+
+
+def declared() -> dict[str, str]:
+    """The module of each public function that is loaded, by the operator's name."""
+    return {name: function.__module__ for name, function in _FUNCTIONS.items()}
 
 
 def legalize_call(builder: Any, call: Call) -> RelaxExpr:

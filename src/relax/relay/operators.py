@@ -88,7 +88,7 @@ def operator_spec(op: Op | str) -> OperatorSpec | None:
 
 def list_operators() -> list[str]:
     """The names of all operators of Relay, sorted; derivatives, which each of them has, are not among them."""
-    names = (name for name in Op.list_op_names() if Op.get(name).has_attr(_SPEC))
+    names = (name for name in Op.list_loaded_names() if Op.get(name).has_attr(_SPEC))
     return [name for name in names if not Op.get(name).has_attr(DERIVATIVE_OF)]
 
 

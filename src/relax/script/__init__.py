@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..ir.tvm_names import answer_missing
-from . import printer
-from .parser import from_source, ir, ir_module, relax, tir
+from ..runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from . import printer
+    from .parser import from_source, ir, ir_module, relax, tir
 
 __all__ = ["from_source", "ir", "ir_module", "printer", "relax", "tir"]
 
+load_when_used(__name__, HOMES)
 answer_missing(__name__)

@@ -2,78 +2,84 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..ir.tvm_names import answer_missing
-from ..prim import Select, cast, const
-from ..prim.intrin import (
-    abs,
-    acos,
-    acosh,
-    all,
-    any,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    ceil,
-    ceildiv,
-    copysign,
-    cos,
-    cosh,
-    div,
-    erf,
-    erfc,
-    exp,
-    exp2,
-    exp10,
-    floor,
-    floordiv,
-    floormod,
-    fmod,
-    hypot,
-    if_then_else,
-    indexdiv,
-    indexmod,
-    infinity,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    max_value,
-    min_value,
-    nearbyint,
-    popcount,
-    power,
-    reinterpret,
-    round,
-    rsqrt,
-    sigmoid,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    trunc,
-    truncdiv,
-    truncmod,
-)
+from ..runtime.rooms import load_when_used
 from ..tir.index_map import IndexMap
-from ..tir.reduction import Reducer, comm_reducer, max, min, prod, sum
-from .create_prim_func import create_prim_func
-from .operation import compute, extern, placeholder, reduce_axis, size_var, var
-from .tensor import (
-    ComputeOp,
-    ExternOp,
-    Operation,
-    PlaceholderOp,
-    ProducerLoad,
-    Tensor,
-    TensorSlice,
-    register_tensor_arithmetic,
-)
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from ..prim import Select, cast, const
+    from ..prim.intrin import (
+        abs,
+        acos,
+        acosh,
+        all,
+        any,
+        asin,
+        asinh,
+        atan,
+        atan2,
+        atanh,
+        ceil,
+        ceildiv,
+        copysign,
+        cos,
+        cosh,
+        div,
+        erf,
+        erfc,
+        exp,
+        exp2,
+        exp10,
+        floor,
+        floordiv,
+        floormod,
+        fmod,
+        hypot,
+        if_then_else,
+        indexdiv,
+        indexmod,
+        infinity,
+        isfinite,
+        isinf,
+        isnan,
+        log,
+        log1p,
+        log2,
+        log10,
+        max_value,
+        min_value,
+        nearbyint,
+        popcount,
+        power,
+        reinterpret,
+        round,
+        rsqrt,
+        sigmoid,
+        sin,
+        sinh,
+        sqrt,
+        tan,
+        tanh,
+        trunc,
+        truncdiv,
+        truncmod,
+    )
+    from ..tir.reduction import Reducer, comm_reducer, max, min, prod, sum
+    from .create_prim_func import create_prim_func
+    from .operation import compute, extern, placeholder, reduce_axis, size_var, var
+    from .tensor import (
+        ComputeOp,
+        ExternOp,
+        Operation,
+        PlaceholderOp,
+        ProducerLoad,
+        Tensor,
+        TensorSlice,
+        register_tensor_arithmetic,
+    )
 
 AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 
@@ -159,4 +165,5 @@ __all__ = [
     "var",
 ]
 
+load_when_used(__name__, HOMES)
 answer_missing(__name__)

@@ -9,6 +9,7 @@ Tensors refer to what they are computed from, so an output holds its whole graph
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, final
 
@@ -189,16 +190,15 @@ _tensor_arithmetic: dict[str, Callable[[Any, Any], Any]] = {}
 def register_tensor_arithmetic(**functions: Callable[[Any, Any], Any]) -> None:
     """Give whole tensors their operators: add, subtract, multiply, divide, cast.
 
-    The library of formulas does so.
+    The library of formulas does so when its modules are imported, which `_arithmetic` does for the first operator.
     """
     _tensor_arithmetic.update(functions)
 
 
 def _arithmetic(name: str, a: Any, b: Any) -> Any:
-    function = _tensor_arithmetic.get(name)
-    if function is None:
-        raise TypeError(f"{name} of whole tensors is defined by relax.topi, which is not loaded")
-    return function(a, b)
+    if name not in _tensor_arithmetic:
+        importlib.import_module("relax.topi.math" if name == "cast" else "relax.topi.broadcast")
+    return _tensor_arithmetic[name](a, b)
 
 
 @final

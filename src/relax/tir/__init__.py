@@ -8,203 +8,197 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..ir.provided import provided
 from ..ir.tvm_names import answer_missing
-from ..prim import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Call,
-    Cast,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    SizeVar,
-    StringImm,
-    Sub,
-    Var,
-    const,
-    convert,
-)
-from ..prim.instructions import (
-    dot_bf16,
-    dot_s8s8,
-    dot_s16s16,
-    dot_u8s8,
-    fma,
-    prefetch,
-    vector_reduce_add,
-    vector_reduce_and,
-    vector_reduce_max,
-    vector_reduce_min,
-    vector_reduce_mul,
-    vector_reduce_or,
-)
-from ..prim.intrin import (
-    abs,
-    acos,
-    acosh,
-    address_of,
-    all,
-    any,
-    asin,
-    asinh,
-    assume,
-    atan,
-    atan2,
-    atanh,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    call_extern,
-    call_intrin,
-    call_packed,
-    call_pure_extern,
-    cast,
-    ceil,
-    ceildiv,
-    clz,
-    copysign,
-    cos,
-    cosh,
-    div,
-    erf,
-    erfc,
-    exp,
-    exp2,
-    exp10,
-    fabs,
-    floor,
-    floordiv,
-    floormod,
-    fmod,
-    hypot,
-    if_then_else,
-    indexdiv,
-    indexmod,
-    infinity,
-    is_pure,
-    isfinite,
-    isinf,
-    isnan,
-    likely,
-    log,
-    log1p,
-    log2,
-    log10,
-    logical_not,
-    max_value,
-    min_value,
-    nan,
-    nearbyint,
-    parallel_for,
-    popcount,
-    pow,
-    power,
-    reinterpret,
-    ret,
-    round,
-    rsqrt,
-    select,
-    shift_left,
-    shift_right,
-    sigmoid,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    trunc,
-    truncdiv,
-    truncmod,
-    tvm_access_ptr,
-    type_annotation,
-    undef,
-)
-from . import analysis, schedule, stmt_functor, transform
-from .buffer import (
-    Broadcast,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    CommReducer,
-    IterVar,
-    Ramp,
-    Range,
-    Reduce,
-    Shuffle,
-    decl_buffer,
-)
-from .functor import (
-    StmtExprMutator,
-    StmtExprVisitor,
-    ir_transform,
-    post_order_visit,
-    pre_order_visit,
-    substitute,
-)
-from .index_map import IndexMap
-from .interpret import interpret
-from .layout import BijectiveLayout, Layout, bijective_layout, layout
-from .py_functor import PyStmtExprMutator, PyStmtExprVisitor
-from .reduction import Reducer, comm_reducer, max, min, prod, sum
-from .regions import block_access_region
-from .renew import renew_bound_vars, renew_doubtful_sizes
-from .schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError
-from .specialize import specialize
-from .stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    MatchBufferRegion,
-    Precondition,
-    PrimFunc,
-    SeqStmt,
-    Stmt,
-    While,
-)
-from .tensor_intrin import TensorIntrin
-from .transform.lower import lower
-from .usage import undefined_buffers, undefined_vars
-from .well_formed import verify_well_formed
-from .written import overlap_message, promised_apart, written_params
+from ..runtime.rooms import load_when_used
+from ._homes import HOMES
 
 if TYPE_CHECKING:
+    from ..prim import (
+        EQ,
+        GE,
+        GT,
+        LE,
+        LT,
+        NE,
+        Add,
+        And,
+        Call,
+        Cast,
+        Div,
+        FloatImm,
+        FloorDiv,
+        FloorMod,
+        IntImm,
+        Let,
+        Max,
+        Min,
+        Mod,
+        Mul,
+        Not,
+        Or,
+        PrimExpr,
+        Select,
+        SizeVar,
+        StringImm,
+        Sub,
+        Var,
+        const,
+        convert,
+    )
+    from ..prim.instructions import (
+        dot_bf16,
+        dot_s8s8,
+        dot_s16s16,
+        dot_u8s8,
+        fma,
+        prefetch,
+        vector_reduce_add,
+        vector_reduce_and,
+        vector_reduce_max,
+        vector_reduce_min,
+        vector_reduce_mul,
+        vector_reduce_or,
+    )
+    from ..prim.intrin import (
+        abs,
+        acos,
+        acosh,
+        address_of,
+        all,
+        any,
+        asin,
+        asinh,
+        assume,
+        atan,
+        atan2,
+        atanh,
+        bitwise_and,
+        bitwise_not,
+        bitwise_or,
+        bitwise_xor,
+        call_extern,
+        call_intrin,
+        call_packed,
+        call_pure_extern,
+        cast,
+        ceil,
+        ceildiv,
+        clz,
+        copysign,
+        cos,
+        cosh,
+        div,
+        erf,
+        erfc,
+        exp,
+        exp2,
+        exp10,
+        fabs,
+        floor,
+        floordiv,
+        floormod,
+        fmod,
+        hypot,
+        if_then_else,
+        indexdiv,
+        indexmod,
+        infinity,
+        is_pure,
+        isfinite,
+        isinf,
+        isnan,
+        likely,
+        log,
+        log1p,
+        log2,
+        log10,
+        logical_not,
+        max_value,
+        min_value,
+        nan,
+        nearbyint,
+        parallel_for,
+        popcount,
+        pow,
+        power,
+        reinterpret,
+        ret,
+        round,
+        rsqrt,
+        select,
+        shift_left,
+        shift_right,
+        sigmoid,
+        sin,
+        sinh,
+        sqrt,
+        tan,
+        tanh,
+        trunc,
+        truncdiv,
+        truncmod,
+        tvm_access_ptr,
+        type_annotation,
+        undef,
+    )
+    from . import analysis, schedule, stmt_functor, transform
+    from .buffer import (
+        Broadcast,
+        Buffer,
+        BufferLoad,
+        BufferRegion,
+        CommReducer,
+        IterVar,
+        Ramp,
+        Range,
+        Reduce,
+        Shuffle,
+        decl_buffer,
+    )
+    from .functor import (
+        StmtExprMutator,
+        StmtExprVisitor,
+        ir_transform,
+        post_order_visit,
+        pre_order_visit,
+        substitute,
+    )
+    from .index_map import IndexMap
+    from .interpret import interpret
+    from .layout import BijectiveLayout, Layout, bijective_layout, layout
+    from .py_functor import PyStmtExprMutator, PyStmtExprVisitor
+    from .reduction import Reducer, comm_reducer, max, min, prod, sum
+    from .regions import block_access_region
+    from .renew import renew_bound_vars, renew_doubtful_sizes
+    from .schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError
+    from .specialize import specialize
+    from .stmt import (
+        AllocBuffer,
+        AssertStmt,
+        AttrStmt,
+        Block,
+        BlockRealize,
+        BufferStore,
+        DeclBuffer,
+        Evaluate,
+        For,
+        ForKind,
+        IfThenElse,
+        LetStmt,
+        MatchBufferRegion,
+        Precondition,
+        PrimFunc,
+        SeqStmt,
+        Stmt,
+        While,
+    )
+    from .tensor_intrin import TensorIntrin
+    from .transform.lower import lower
+    from .usage import undefined_buffers, undefined_vars
+    from .well_formed import verify_well_formed
+    from .written import overlap_message, promised_apart, written_params
+
     explain: Callable[..., Any]
-    """Reports on the loops of a kernel's machine code: `relax.explanation.explain`, loaded when it is first used."""
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name == "explain":
-            return provided("explain")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 __all__ = [
     "EQ",
@@ -401,4 +395,5 @@ __all__ = [
     "written_params",
 ]
 
+load_when_used(__name__, {**HOMES, "explain": "..ir.provided:explain"})
 answer_missing(__name__)

@@ -13,11 +13,12 @@ one expression of a statement each object is visited once; what it became the fi
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from ..ir import Node, children_of, map_children
-from ..ir.node import NODE_CLASSES
+from ..ir.node import node_class
 from ..prim.expr import FloatImm, IntImm, Let, PrimExpr, Var, convert, match_dtypes
 from ..prim.functor import FreeVars
 from .buffer import Buffer, Reduce
@@ -297,8 +298,8 @@ def _node_class(kind: type[Node] | str) -> type[Node]:
         return kind
     name = kind.rpartition(".")[2]
     for key in (f"tir.{name}", f"prim.{name}"):
-        if key in NODE_CLASSES:
-            return NODE_CLASSES[key]
+        with contextlib.suppress(KeyError):
+            return node_class(key)
     raise ValueError(f"ir_transform: there is no class of nodes called {kind!r}")
 
 

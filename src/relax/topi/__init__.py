@@ -2,114 +2,120 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..ir.tvm_names import answer_missing
-from . import grid, image, nn, recurrent, vision
-from .broadcast import (
-    add,
-    bitwise_and,
-    bitwise_or,
-    bitwise_xor,
-    broadcast_shape,
-    broadcast_size,
-    broadcast_to,
-    broadcast_with,
-    divide,
-    equal,
-    floor_divide,
-    floor_mod,
-    greater,
-    greater_equal,
-    left_shift,
-    less,
-    less_equal,
-    log_add_exp,
-    logical_and,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    not_equal,
-    read_broadcast,
-    right_shift,
-    same_size,
-    subtract,
-)
-from .collapse import collapse_sum_like, collapse_sum_to
-from .contraction import einsum, outer
-from .fast import fast_tanh
-from .grad import nll_loss_backward, take_backward
-from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
-from .layout import layout_transform
-from .linalg import matmul
-from .math import (
-    abs,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    bitwise_not,
-    cast,
-    ceil,
-    clip,
-    cos,
-    cosh,
-    erf,
-    exp,
-    floor,
-    identity,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    logical_not,
-    negative,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    tan,
-    tanh,
-    trunc,
-)
-from .matrices import as_size, cosine_window, eye, tril, triu
-from .order import bucketize, median
-from .powers import power
-from .qdq import dequantize, quantize
-from .random import normal, uniform
-from .reduction import argmax, argmin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
-from .sampling import multinomial_from_uniform
-from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
-from .sorting import argsort, sort, topk
-from .ternary import ewise_fma
-from .transform import (
-    arange,
-    arange_size,
-    concatenate,
-    expand_dims,
-    flatten,
-    flip,
-    full,
-    full_like,
-    meshgrid,
-    repeat,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    strided_slice,
-    take,
-    tile,
-    transpose,
-    where,
-)
+from ..runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from . import grid, image, nn, recurrent, vision
+    from .broadcast import (
+        add,
+        bitwise_and,
+        bitwise_or,
+        bitwise_xor,
+        broadcast_shape,
+        broadcast_size,
+        broadcast_to,
+        broadcast_with,
+        divide,
+        equal,
+        floor_divide,
+        floor_mod,
+        greater,
+        greater_equal,
+        left_shift,
+        less,
+        less_equal,
+        log_add_exp,
+        logical_and,
+        logical_or,
+        logical_xor,
+        maximum,
+        minimum,
+        mod,
+        multiply,
+        not_equal,
+        read_broadcast,
+        right_shift,
+        same_size,
+        subtract,
+    )
+    from .collapse import collapse_sum_like, collapse_sum_to
+    from .contraction import einsum, outer
+    from .fast import fast_tanh
+    from .grad import nll_loss_backward, take_backward
+    from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
+    from .layout import layout_transform
+    from .linalg import matmul
+    from .math import (
+        abs,
+        acos,
+        acosh,
+        asin,
+        asinh,
+        atan,
+        atanh,
+        bitwise_not,
+        cast,
+        ceil,
+        clip,
+        cos,
+        cosh,
+        erf,
+        exp,
+        floor,
+        identity,
+        isfinite,
+        isinf,
+        isnan,
+        log,
+        logical_not,
+        negative,
+        round,
+        rsqrt,
+        sigmoid,
+        sign,
+        sin,
+        sinh,
+        sqrt,
+        square,
+        tan,
+        tanh,
+        trunc,
+    )
+    from .matrices import as_size, cosine_window, eye, tril, triu
+    from .order import bucketize, median
+    from .powers import power
+    from .qdq import dequantize, quantize
+    from .random import normal, uniform
+    from .reduction import argmax, argmin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
+    from .sampling import multinomial_from_uniform
+    from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
+    from .sorting import argsort, sort, topk
+    from .ternary import ewise_fma
+    from .transform import (
+        arange,
+        arange_size,
+        concatenate,
+        expand_dims,
+        flatten,
+        flip,
+        full,
+        full_like,
+        meshgrid,
+        repeat,
+        reshape,
+        split,
+        squeeze,
+        stack,
+        strided_slice,
+        take,
+        tile,
+        transpose,
+        where,
+    )
 
 __all__ = [
     "abs",
@@ -248,4 +254,5 @@ __all__ = [
     "where",
 ]
 
+load_when_used(__name__, HOMES)
 answer_missing(__name__)

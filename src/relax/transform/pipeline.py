@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from ..ir import Diagnostic, DiagnosticError
 from ..ir.transform import Pass, Sequential, Step
@@ -163,10 +162,6 @@ _PIPELINES: dict[str, Callable[..., Pass]] = {
     "unfused": lambda: as_pass(UNFUSED, "unfused"),
     "lower": lambda: as_pass(LOWER, "lower"),
 }
-
-
-BUILT_IN: Final = frozenset(_PIPELINES)
-"""The names of the pipelines above; no other pipeline can be registered under one of them."""
 
 
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..ir.tvm_names import answer_missing
-from ..runtime import Executable, VirtualMachine, VMInstrumentReturnKind
-from .driver import build, compile
-from .find_nan import NaNReport, find_nan
+from ..runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from ..runtime import Executable, VirtualMachine, VMInstrumentReturnKind
+    from .driver import build, compile
+    from .find_nan import NaNReport, find_nan
 
 __all__ = [
     "Executable",
@@ -17,4 +23,5 @@ __all__ = [
     "find_nan",
 ]
 
+load_when_used(__name__, HOMES)
 answer_missing(__name__)

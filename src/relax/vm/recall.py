@@ -29,12 +29,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import tvm_ffi
 
-from ..codegen import executes
-from ..codegen.evaluate import loads
+from ..farm.host import executes, loads
+from ..farm.versions import compiler_files, compiler_version, target_words, unedited
 from ..expr import Constant, Var
 from ..farm import background_writes, cache
-from ..farm.objects import compiler_version
-from ..farm.recall import compiler_files, target_words
 from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
 from ..ir.transform import PassContext
@@ -46,7 +44,7 @@ from ..runtime.format import stated_digest
 from ..runtime.mapping import mapped
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
-from ..transform.pipeline import BUILT_IN
+from ..transform.built_in import BUILT_IN
 
 _HIGHER: Final = frozenset({"__pycache__", "cli", "explanation", "frontend", "relay", "testing", "training"})
 """The rooms that `build` does not use."""
@@ -130,6 +128,9 @@ class ProgramMemory:
     def keep(self, executable: Executable) -> None:
         """Store a built program in the cache; errors only mean that it is not cached."""
         if warning_count() > self.warnings:
+            return
+        if not unedited(_rooms()):
+            cache.say("program %s is not kept: the compiler's files were edited meanwhile", self.name)
             return
         try:
             shared = self._shared(executable.constants)
@@ -241,7 +242,9 @@ def _described(mod: IRModule) -> list[Constant]:
     size = 0
     checked: set[type[Node]] = set()
     infos: set[int] = set()
-    operators = {name for name in Op.list_op_names() if name.startswith("relax.") and _is_own_operator(name)}
+    operators = {
+        name for name in Op.list_loaded_names() if name.startswith("relax.") and _is_own_operator(name)
+    }
 
     def see(node: Node) -> None:
         nonlocal size

@@ -7,7 +7,7 @@ import pytest
 
 from relax.ir import assert_structural_equal
 from relax.tir import Schedule, ScheduleError
-from relax.tir.schedule.instruction import PRIMITIVES
+from relax.tir.schedule import PRIMITIVES
 
 FUNC = """
 @T.prim_func

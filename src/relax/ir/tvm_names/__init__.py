@@ -12,9 +12,15 @@ answers for its names by ``answer_missing(__name__)`` at its end.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...runtime.rooms import load_when_used
+from ._homes import HOMES
 from .answers import MissingImportError, MissingNameError, answer_missing, missing, missing_module, reason
-from .names import NAMESPACES, row_of, rows
-from .table import Namespace, Row
+
+if TYPE_CHECKING:
+    from .names import NAMESPACES, row_of, rows
+    from .table import Namespace, Row
 
 __all__ = [
     "NAMESPACES",
@@ -29,3 +35,5 @@ __all__ = [
     "row_of",
     "rows",
 ]
+
+load_when_used(__name__, HOMES)

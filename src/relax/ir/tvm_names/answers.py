@@ -8,13 +8,18 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ...runtime.rooms import ModuleWhenUsed
 from ..diagnostics import Diagnostic, DiagnosticError
 from ..python_source import caller_span
 from ..span import Span
-from .names import row_of
-from .table import Row
+
+if TYPE_CHECKING:
+    from . import names
+    from .table import Row
+else:  # the table is long, and few programs ask for a name that is not there
+    names = ModuleWhenUsed("relax.ir.tvm_names.names")
 
 _CODE: Final = "E4301"
 _LOOKUPS: Final = (str(Path(__file__).parents[2]) + os.sep, "<frozen importlib")
@@ -80,7 +85,9 @@ def answer_missing(name: str, owner: types.ModuleType | type | None = None) -> N
 
 def _absent(module: str, name: str) -> Row | None:
     """The row of a name that is not built, or called otherwise."""
-    row = row_of(module, name)
+    if name.startswith("_"):  # what Python and tools look for is no name of TVM, and does not load the table
+        return None
+    row = names.row_of(module, name)
     return row if row is not None and (row.status == "not yet" or row.renamed) else None
 
 

@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...ir.tvm_names import answer_missing as _answer_missing
 from ..operator import namespace
-from . import grid, resizing
-
-FAMILIES = (grid, resizing)
-
-__all__ = ["FAMILIES"]
 
 if TYPE_CHECKING:
     from .._signatures.image import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.image.")
+    __getattr__, __dir__ = namespace("relax.image.", __name__)
 
 _answer_missing(__name__)

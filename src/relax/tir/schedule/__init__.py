@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...ir.tvm_names import answer_missing
-from .base import PRIMITIVES
-from .error import ScheduleError
-from .instruction import Instruction, InstructionKind
-from .rv import BlockRV, ExprRV, LoopRV
-from .schedule import Schedule
-from .sref import StmtSRef
-from .state import ScheduleState
-from .trace import Trace
+from ...runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from .error import ScheduleError
+    from .instruction import Instruction, InstructionKind
+    from .rv import BlockRV, ExprRV, LoopRV
+    from .schedule import PRIMITIVES, Schedule
+    from .sref import StmtSRef
+    from .state import ScheduleState
+    from .trace import Trace
 
 __all__ = [
     "PRIMITIVES",
@@ -26,5 +31,5 @@ __all__ = [
     "Trace",
 ]
 
+load_when_used(__name__, HOMES)
 answer_missing(__name__)
-answer_missing("relax.tir.Schedule", Schedule)

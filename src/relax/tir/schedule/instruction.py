@@ -9,6 +9,7 @@ attributes all other arguments, the outputs l3 and l4. Random variables are thos
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class InstructionKind:
     @staticmethod
     def get(name: str) -> InstructionKind:
         """The kind of a name, TVM's or the method's. Raises ScheduleError if there is none."""
+        importlib.import_module(f"{__package__}.schedule")  # which imports all primitives
         for kind in PRIMITIVES.values():
             if name in (kind.method, kind.name):
                 return kind
@@ -92,7 +94,7 @@ class InstructionKind:
 
 
 PRIMITIVES: Final[dict[str, InstructionKind]] = {}
-"""All primitives by the names of their methods."""
+"""All primitives by the names of their methods, once `schedule` is imported: `relax.tir.schedule.PRIMITIVES`."""
 
 
 def camel_case(method: str) -> str:

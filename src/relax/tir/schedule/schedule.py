@@ -17,10 +17,12 @@ from typing import Any, Final
 
 from ...ir import GlobalVar, IRModule
 from ...ir.printing import show
+from ...ir.tvm_names import answer_missing
 from ..stmt import Block, For, PrimFunc
 from .argument_types import plain
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
+from .instruction import PRIMITIVES
 from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
 from .primitives.annotate_buffer_access import annotate_buffer_access, unsafe_hide_buffer_access
@@ -214,4 +216,6 @@ class Schedule(ScheduleBase):
     enter_postproc = enter_postproc
 
 
-__all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule"]
+__all__ = ["PRIMITIVES", "BlockRV", "ExprRV", "LoopRV", "Schedule"]
+
+answer_missing("relax.tir.Schedule", Schedule)

@@ -6,15 +6,21 @@ which floats are added or multiplied are for a program's author to choose (langu
 
 from __future__ import annotations
 
-from .adjust_matmul_order import AdjustMatmulOrder
-from .combine_parallel_matmul import CombineParallelMatmul
-from .decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
-from .expand_matmul_of_sum import ExpandMatmulOfSum
-from .optimize_layout_transform import OptimizeLayoutTransform
-from .remove_redundant_reshape import RemoveRedundantReshape
-from .reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat
-from .reorder_take_after_matmul import ReorderTakeAfterMatmul
-from .topological_sort import TopologicalSort
+from typing import TYPE_CHECKING
+
+from ...runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from .adjust_matmul_order import AdjustMatmulOrder
+    from .combine_parallel_matmul import CombineParallelMatmul
+    from .decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
+    from .expand_matmul_of_sum import ExpandMatmulOfSum
+    from .optimize_layout_transform import OptimizeLayoutTransform
+    from .remove_redundant_reshape import RemoveRedundantReshape
+    from .reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat
+    from .reorder_take_after_matmul import ReorderTakeAfterMatmul
+    from .topological_sort import TopologicalSort
 
 __all__ = [
     "AdjustMatmulOrder",
@@ -28,3 +34,5 @@ __all__ = [
     "ReorderTakeAfterMatmul",
     "TopologicalSort",
 ]
+
+load_when_used(__name__, HOMES)

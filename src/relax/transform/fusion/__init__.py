@@ -7,14 +7,20 @@ passes between these. FuseOpsByPattern groups what patterns match; MergeComposit
 
 from __future__ import annotations
 
-from .annotate_tir_op_pattern import AnnotateTIROpPattern
-from .channels_last import ChannelsLast
-from .fuse_attention import FuseAttention
-from .fuse_convolutions import FuseConvolutions
-from .fuse_ops import FuseOps
-from .fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
-from .fuse_tir import FuseTIR
-from .merge_composite_functions import MergeCompositeFunctions
+from typing import TYPE_CHECKING
+
+from ...runtime.rooms import load_when_used
+from ._homes import HOMES
+
+if TYPE_CHECKING:
+    from .annotate_tir_op_pattern import AnnotateTIROpPattern
+    from .channels_last import ChannelsLast
+    from .fuse_attention import FuseAttention
+    from .fuse_convolutions import FuseConvolutions
+    from .fuse_ops import FuseOps
+    from .fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
+    from .fuse_tir import FuseTIR
+    from .merge_composite_functions import MergeCompositeFunctions
 
 __all__ = [
     "AnnotateTIROpPattern",
@@ -28,3 +34,5 @@ __all__ = [
     "MergeCompositeFunctions",
     "PatternCheckContext",
 ]
+
+load_when_used(__name__, HOMES)

@@ -77,8 +77,7 @@ def binary(name: str, a: Any, b: Any) -> Any:
 
 
 def _relax_call(name: str, *operands: Any) -> Any:
-    cls = PYTHON_OPERATORS.get(name)
-    function = None if cls is None else public_function(cls.op_name)
+    function = public_function(PYTHON_OPERATORS.get(name, ""))
     if function is None:
         raise TypeError(f"`{SYMBOLS[name]}` is not an operator of Relax")
     return function(*operands)

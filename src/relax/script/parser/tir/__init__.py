@@ -64,11 +64,9 @@ __all__ = [
     "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where", "writes",
 ]  # fmt: skip
 
-_EXPRESSIONS = expression_members()
-
 
 def __getattr__(name: str) -> Any:
-    found = _EXPRESSIONS.get(name)
+    found = expression_members().get(name)
     if found is None:
         found = dtype_member(name)
     if found is None:
@@ -77,7 +75,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *DTYPE_NAMES, *_EXPRESSIONS})
+    return sorted({*__all__, *DTYPE_NAMES, *expression_members()})
 
 
 register_namespace(sys.modules[__name__])

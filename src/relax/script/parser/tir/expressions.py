@@ -201,6 +201,7 @@ def string(text: str) -> StringImm:
     return StringImm(text)
 
 
+@functools.cache
 def expression_members() -> dict[str, Any]:
     """The members of the namespace that make expressions."""
     members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}

@@ -1,0 +1,204 @@
+"""All the passes from a module to an executable, for a program that the cache does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from ..codegen.out_of_process import ERRANDS, KernelsApart
+from ..codegen.build import compile_module
+from ..codegen.evaluate import CompiledKernels
+from ..farm.host import executes
+from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
+from ..farm.objects import expect_kernels, machine_of
+from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
+from ..farm.recall import NOTHING, KernelMemory
+from ..farm.versions import compiler_files, usual_passes
+from ..expr import Call, Function
+from ..ir import DiagnosticError, IRModule
+from ..ir.deep import nested_too_deeply
+from ..ir.transform import Pass, PassContext, Sequential
+from ..rewrite import bindings_in
+from ..runtime import ExecBuilder, Executable
+from ..runtime.debug_info import KernelInfo
+from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
+from ..target import Target
+from ..tir import PrimFunc, written_params
+from ..tir.transform import LowerTIR
+from ..transform.bind_params import BindParams
+from ..transform.fold_constant import EVALUATE
+from ..transform.pipeline import get_pipeline
+from ..transform.vm_builtin_lower import VMBuiltinLower
+from ..transform.vm_shape_lower import VMShapeLower
+from .codegen import generate
+from .compiled import compile_functions
+from .kernel_info import kernel_infos
+
+SCHEDULED: Final = 2
+"""The optimisation level of a target from which on kernels' loops are arranged for it."""
+
+CALLS_PER_KERNEL: Final = 8
+"""The calls of operators in a program that seem to become a kernel which no other one is like.
+
+So many kernels are expected before it is known how many there are: one helper is ready when the first is scheduled.
+"""
+
+
+def built(
+    module: IRModule,
+    where: Target,
+    pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
+    exec_mode: str,
+) -> Executable:
+    """The executable of a module, for a resolved target, by all the passes."""
+    kernels = CompiledKernels(where) if executes(where) else None
+    try:
+        # Helpers read the compiler's files, which must be those that this process runs.
+        errands = ERRANDS if usual_passes() and compiler_files() is not None else NO_ERRANDS
+        with where, Compilers(machine_of(where), errands=errands) as compilers:
+            expect_kernels(compilers, min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER), where)
+            with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
+                module = _chosen(pipeline)(module)
+                infos = kernel_infos(module)
+                machine = _ToMachine(where, compilers)
+                ready = machine(module)
+            kernels = _kernels(ready)
+            builder, functions = _program(machine.scheduled, exec_mode == "compiled", infos)
+            native = (
+                compile_module(
+                    kernels,
+                    where,
+                    remembered=machine.recall,
+                    compilers=compilers,
+                    later=functions,
+                    lowering=machine.lowering,
+                    elsewhere=machine.apart,
+                )
+                if kernels or functions.names
+                else b""
+            )
+            features = [word[1:] for word in where.features.split(",") if word.startswith("+")]
+            return builder.get(native, where.triple, features)
+    except RecursionError:
+        raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
+
+
+def bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
+    """Bind parameters in every entry point that has one of that name; a name that none has is an error."""
+    known: set[str] = set()
+    for global_var, function in mod.functions.items():
+        if isinstance(function, Function) and "global_symbol" in function.attrs:
+            names = {param.name_hint for param in function.params}
+            mine = {name: value for name, value in params.items() if name in names}
+            known |= mine.keys()
+            if mine:
+                mod = BindParams(global_var.name_hint, mine)(mod)
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        raise ValueError(f"build: no function has a parameter {', '.join(map(repr, unknown))}")
+    return mod
+
+
+def _call_count(mod: IRModule) -> int:
+    """The number of calls that are bound to variables."""
+    functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+    return sum(isinstance(getattr(b, "value", None), Call) for f in functions for b in bindings_in(f))
+
+
+def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Callable[[IRModule], IRModule]:
+    """The passes of a pipeline."""
+    if pipeline is None:
+        return lambda mod: mod
+    return get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+
+
+class _ToMachine(Sequential):
+    """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'.
+
+    Code generation lowers kernels one after the other, so that each is compiled while the next is lowered, and helper
+    processes lower some from the time on at which they are scheduled. They are lowered here only where the passes are
+    not the usual ones, or somebody looks on.
+    """
+
+    def __init__(self, target: Target, compilers: Compilers) -> None:
+        kernels: tuple[Pass, ...] = ()
+        if target.opt_level >= SCHEDULED:
+            kernels = (
+                PackConstants(*cpu.RULES, target=target, scheduled=self._offer),
+                ApplyDefaultSchedule(*cpu.RULES, target=target, scheduled=self._offer),
+            )
+        super().__init__([VMBuiltinLower(), VMShapeLower(), *kernels], name="to_machine")
+        self.target, self.compilers = target, compilers
+        self.scheduled = IRModule()
+        """The module before kernels were lowered."""
+        self.recall = NOTHING
+        """The kernels that were compiled before."""
+        self.lowering: Lowering | None = None
+        """Function that lowers the kernels of the result; None if they are lowered."""
+        self.apart: KernelsApart | None = None
+        """The kernels that helpers may lower."""
+        self._memory = KernelMemory(target)
+        self._known: set[str] = set()
+        self._count = 0
+
+    def transform(self, mod: IRModule) -> IRModule:
+        self._count = len(_kernels(mod))
+        self.apart = KernelsApart(self.target, self.compilers) if usual_passes() else None
+        self.scheduled = super().transform(mod)
+        self.recall = self._memory.recall(self.scheduled)
+        new = {name: f for name, f in _kernels(self.scheduled).items() if name not in self.recall.recalled}
+        expect_kernels(self.compilers, len(new), self.target)
+        if self.apart is None:
+            return LowerTIR(self.target)(self.scheduled)
+        for name, func in new.items():
+            self.apart.offer(name, func)
+        self.apart.keep(new.keys())
+        self.lowering = _Lowering(self.scheduled, self.target)
+        return self.scheduled
+
+    def _offer(self, name: str, func: PrimFunc) -> None:
+        """Let helpers lower a scheduled kernel, unless it was compiled before; the first one has them started."""
+        if self.apart is None:
+            return
+        if self._memory.knows(name, func):
+            self._known.add(name)
+        elif self.apart.offer(name, func) and self._count:
+            expected = self._count // (len(self._known) + 1)  # if of the others as many are known
+            expect_kernels(self.compilers, expected, self.target)
+            self._count = 0
+
+
+def _kernels(mod: IRModule) -> dict[str, PrimFunc]:
+    return {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+
+
+class _Lowering:
+    """Lowers functions of a module apart from the others."""
+
+    def __init__(self, mod: IRModule, target: Target) -> None:
+        self._mod = mod
+        self._vars = {g.name_hint: g for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+        self._lower = LowerTIR(target)
+
+    def __call__(self, group: dict[str, PrimFunc]) -> dict[str, PrimFunc]:
+        mod = self._mod.with_functions({self._vars[name]: func for name, func in group.items()})
+        return _kernels(self._lower(mod))
+
+
+def _program(
+    mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]
+) -> tuple[ExecBuilder, LaterFunctions]:
+    """The functions of a module whose kernels are not lowered yet, and the compiled forms of those that have one."""
+    builder = ExecBuilder()
+    origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
+    for global_var, func in mod.functions.items():
+        name = global_var.name_hint
+        info = infos.get(origins.get(name, name))
+        if isinstance(func, PrimFunc) and info is not None:
+            builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(func)))))
+    constants = generate(builder, mod)
+    return builder, compile_functions(builder, mod, constants) if compiled else NONE_LATER
+
+
+__all__ = ["bind", "built"]

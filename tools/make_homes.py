@@ -1,0 +1,102 @@
+"""Write the tables by which packages load their modules when a name is used (`relax.runtime.rooms`).
+
+    python tools/make_homes.py             write them
+    python tools/make_homes.py --check     fail if one of them is stale
+
+A package (or module) that calls `load_when_used` has its table in ``_homes.py`` beside it, made of the imports under its
+``if TYPE_CHECKING``. The table of the operators, src/relax/op/_operators.py, comes from the declarations of all
+families: Python is run for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "relax"
+OPERATORS = PACKAGE / "op" / "_operators.py"
+
+
+def owners() -> Iterator[tuple[Path, ast.Module]]:
+    """The files that load names when they are used."""
+    for path in sorted([*PACKAGE.rglob("__init__.py"), PACKAGE / "_api.py"]):
+        text = path.read_text()
+        if "load_when_used(__name__" in text:
+            yield path, ast.parse(text)
+
+
+def homes(tree: ast.Module) -> dict[str, str]:
+    """The names that a file imports for type checkers, and the module of each."""
+    found: dict[str, str] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+            for part in statement.body:
+                if isinstance(part, ast.ImportFrom) and part.level:
+                    for alias in part.names:
+                        found[alias.asname or alias.name] = _home(part, alias)
+    return found
+
+
+def _home(part: ast.ImportFrom, alias: ast.alias) -> str:
+    dots, module = "." * part.level, part.module
+    if module is None:
+        return f"{dots}{alias.name}:"
+    return f"{dots}{module}" if alias.asname in (None, alias.name) else f"{dots}{module}:{alias.name}"
+
+
+def table(title: str, name: str, entries: Mapping[str, str]) -> str:
+    """The text of a table."""
+    lines = [f'    "{key}": "{entries[key]}",\n' for key in sorted(entries)]
+    return (
+        f'"""{title} Written by tools/make_homes.py."""\n\nfrom __future__ import annotations\n\n'
+        f"{name} = {{\n{''.join(lines)}}}\n"
+    )
+
+
+def package_tables() -> dict[Path, str]:
+    """The text of each table of names, by its file: what `relax` needs to be imported."""
+    title = "The module of each name of this package."
+    return {path.parent / "_homes.py": table(title, "HOMES", homes(tree)) for path, tree in owners()}
+
+
+def operator_table() -> dict[Path, str]:
+    """The text of the table of operators, by its file. The tables of names must be there."""
+    from relax.op.operator import declared
+    from relax.runtime.rooms import load_whole
+
+    load_whole("relax.op")
+    found = {name: module for name, module in declared().items() if module.startswith("relax.op.")}
+    return {OPERATORS: table("The module that declares each operator.", "OPERATORS", found)}
+
+
+def stale(texts: Mapping[Path, str]) -> list[Path]:
+    """The files that say something else than `texts`."""
+    return [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+
+
+def main() -> int:
+    """Write the tables, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="fail if a table is stale")
+    check = parser.parse_args().check
+    if not OPERATORS.exists() and not check:
+        OPERATORS.write_text(table("", "OPERATORS", {}))
+    for make in (package_tables, operator_table):
+        texts = make()
+        for path in stale(texts):
+            if check:
+                print(f"{path.relative_to(ROOT)} is stale: run tools/make_homes.py", file=sys.stderr)
+                return 1
+            path.write_text(texts[path])
+    for path in {*PACKAGE.rglob("_homes.py")} - package_tables().keys():
+        print(f"{path.relative_to(ROOT)} is the table of no package: remove it", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
