@@ -160,6 +160,16 @@ def _strided(memory: Array, shape: Sequence[int], steps: Sequence[int]) -> Array
     return cast(Array, seen.view(memory.dtype))
 
 
+def garbage(dtype: DataType, count: int) -> Array:
+    """Fresh storage: NaN, or an unlikely number, so that reading before writing shows."""
+    if dtype.is_bool:
+        return np.ones(count, np.bool_)
+    if dtype.is_float:
+        return np.full(count, np.nan, np.float64).astype(dtype.element_of.numpy())
+    unlikely = int(dtype.max_value) - (86 if dtype.bits >= 8 else 1)
+    return np.full(count, unlikely, dtype.element_of.numpy())
+
+
 class Externs(Protocol):
     """The functions of call_extern and call_packed, by name: a dict is one."""
 
@@ -173,7 +183,7 @@ class ExpressionCompiler:
 
     def __init__(self, externs: Externs) -> None:
         self.externs = externs
-        self._exact = False
+        self.exact = False
         """True if int64 arithmetic that overflows is an error: in sizes."""
         self._shared: dict[PrimExpr, Value | None] | None = None
         """While an expression is being compiled: its objects that occur in several places, and what they became."""
@@ -199,7 +209,7 @@ class ExpressionCompiler:
             if known is None:
                 known = self._shared[expr] = _kept(expr, self.fresh(expr))
             return known
-        shared = _shared_objects(expr)
+        shared = shared_objects(expr)
         self._shared = dict.fromkeys(shared)
         try:
             value = self.fresh(expr)
@@ -215,11 +225,11 @@ class ExpressionCompiler:
     @contextmanager
     def exactly(self, exact: bool = True) -> Generator[None]:
         """Inside, expressions are those of sizes: what leaves 64 bits is an error."""
-        outside, self._exact = self._exact, exact
+        outside, self.exact = self.exact, exact
         try:
             yield
         finally:
-            self._exact = outside
+            self.exact = outside
 
     def fresh(self, expr: PrimExpr) -> Value:
         """An expression, executable, compiled anew."""
@@ -245,7 +255,7 @@ class ExpressionCompiler:
             case Not(a):
                 return self.elementwise(expr, operator.not_, a)
             case BinaryExpr(a=a, b=b):
-                return self.elementwise(expr, scalar_function(expr, self._exact), a, b)
+                return self.elementwise(expr, scalar_function(expr, self.exact), a, b)
             case Select(condition, yes, no):
                 return self.select(expr, condition, yes, no)
             case Cast(dtype, value):
@@ -457,7 +467,7 @@ def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
     ]
 
 
-def _shared_objects(expr: PrimExpr) -> list[PrimExpr]:
+def shared_objects(expr: PrimExpr) -> list[PrimExpr]:
     """The objects that occur several times in an expression: those whose value is the same each time.
 
     Not what may have an effect, or stands below something that may; nor what a Let binds variables for.
@@ -525,4 +535,14 @@ def _conversion(dtype: DataType) -> Callable[[Any], Any]:
     return lambda value: convert_value(value, dtype)
 
 
-__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory", "lanes_of"]
+__all__ = [
+    "Env",
+    "ExpressionCompiler",
+    "Externs",
+    "Value",
+    "View",
+    "flat_memory",
+    "garbage",
+    "lanes_of",
+    "shared_objects",
+]

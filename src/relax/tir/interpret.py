@@ -6,6 +6,9 @@ runs `func` on its parameters in order; tensors are NumPy arrays, written in pla
 and code generation are compared with, so it is strict: an index outside its dimension, a block variable
 outside its domain, or a division by zero is an error, and fresh storage holds garbage (NaN). Blocks are executed as
 they are; a reduction over nothing still runs the block's init.
+
+Statements that store many elements run in lockstep (`relax.tir.lockstep`), with the same results and errors; the
+others, and those that fail there, run here, one step at a time.
 """
 
 from __future__ import annotations
@@ -15,14 +18,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..ir import DataType, GlobalVar, IRModule
+from ..ir import GlobalVar, IRModule
 from ..prim import Call, PrimExpr, Var, const
 from ..runtime.messages import KIND, NO_SIZE, counted_arguments
 from ..runtime.sizes import is_size
+from . import lockstep
 from .arguments import CheckedArguments
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
-from .evaluation import Env, ExpressionCompiler, Externs, Value, View, flat_memory, lanes_of
+from .empty_reductions import reduces, reductions
+from .evaluation import Env, ExpressionCompiler, Externs, Value, View, flat_memory, garbage, lanes_of
 from .signature import signature_of
 from .statements import conjuncts
 from .stmt import (
@@ -99,8 +104,9 @@ class _Compiler(ExpressionCompiler):
         super().__init__(externs)
         self.module = module
         self.reverse = reverse_parallel
+        self.small = False
+        """True while the parts of a statement are prepared that stores too few elements for lockstep execution."""
         self.functions: dict[str, Callable[[Sequence[Any]], None]] = {}
-        self.loops: list[For] = []
         self.owners: dict[Var, str] = {}
         """The name of the buffer whose memory a data variable stands for."""
         self.buffers: dict[Var, Buffer] = {}
@@ -179,7 +185,30 @@ class _Compiler(ExpressionCompiler):
     # ------------------------------------------------------------------ statements
 
     def stmt(self, stmt: Stmt) -> Run:
-        """A statement, executable."""
+        """A statement, executable: in lockstep if that is faster and can be."""
+        if self.small or self.exact or isinstance(stmt, (BufferStore, Evaluate, AssertStmt)):
+            return self.by_steps(stmt)
+        gain, count = lockstep.gain(stmt, self.expr)
+        if gain >= lockstep.LEAST:
+            return self.large(stmt)
+        small = self.in_small(stmt)
+        return small if count is None else _by_gain(count, small, lambda: self.large(stmt))
+
+    def large(self, stmt: Stmt) -> Run:
+        """A statement that stores many elements, executable: in lockstep if it can be."""
+        run = lockstep.in_lockstep(stmt, self.reverse, self.by_steps)
+        return self.by_steps(stmt) if run is None else run
+
+    def in_small(self, stmt: Stmt) -> Run:
+        """A statement that stores few elements, executable."""
+        self.small = True
+        try:
+            return self.by_steps(stmt)
+        finally:
+            self.small = False
+
+    def by_steps(self, stmt: Stmt) -> Run:
+        """A statement, executable one step at a time."""
         match stmt:
             case SeqStmt(seq):
                 return _sequence([self.stmt(s) for s in seq])
@@ -245,10 +274,8 @@ class _Compiler(ExpressionCompiler):
 
     def loop(self, stmt: For) -> Run:
         low, extent = self.expr(stmt.min), self.expr(stmt.extent)
-        self.loops.append(stmt)
         body = self.stmt(stmt.body)
-        self.loops.pop()
-        reduced = any(_reduces(stmt, realize) for realize in _reductions(stmt.body))
+        reduced = any(reduces(stmt, realize) for realize in reductions(stmt.body))
         starts = self.starts_only(stmt) if reduced else _nothing
         var, dtype = stmt.loop_var, stmt.loop_var.dtype
         backwards = self.reverse and stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
@@ -332,21 +359,19 @@ class _Compiler(ExpressionCompiler):
 
     def starts_only(self, stmt: Stmt) -> Run:
         """Only the inits of reduction blocks below, for loops that reduce but have no iteration."""
-        return _sequence([self.start_of(realize, stmt) for realize in _reductions(stmt)])
+        return _sequence([self.start_of(realize, stmt) for realize in reductions(stmt)])
 
     def start_of(self, target: BlockRealize, stmt: Stmt, reducing: frozenset[Var] = frozenset()) -> Run:
         """The init of a block below a statement, in the loops that do not reduce it; `reducing` are those that do."""
         match stmt:
-            case For() if _reduces(stmt, target):
+            case For() if reduces(stmt, target):
                 inner = self.start_of(target, stmt.body, reducing | {stmt.loop_var})
                 return _let(stmt.loop_var, self.expr(stmt.min), inner)
             case For():
                 low, extent = self.expr(stmt.min), self.expr(stmt.extent)
                 return _plain_loop(stmt.loop_var, low, extent, self.start_of(target, stmt.body, reducing))
             case SeqStmt(seq):
-                return _sequence(
-                    [self.start_of(target, s, reducing) for s in seq if target in _reductions(s)]
-                )
+                return _sequence([self.start_of(target, s, reducing) for s in seq if target in reductions(s)])
             case IfThenElse(condition, then_case, _):
                 return _branch(self.expr(condition), self.start_of(target, then_case, reducing), _nothing)
             case LetStmt(var, value, body):
@@ -409,7 +434,7 @@ class _Compiler(ExpressionCompiler):
                 if not is_size(value):
                     context = f"buffer {buffer.name}"
                     raise NO_SIZE(context=context, place=f"dimension {axis}", found=value)
-            memory = _garbage(buffer.dtype, max(count(env), 0) * buffer.dtype.lanes)
+            memory = garbage(buffer.dtype, max(count(env), 0) * buffer.dtype.lanes)
             env[buffer.data] = memory
             env[buffer] = view = layout(env, memory)
             view.require_inside(f"buffer {buffer.name}")
@@ -474,6 +499,21 @@ def _sequence(parts: list[Run]) -> Run:
     return run
 
 
+def _by_gain(gain: Callable[[Env], int], small: Run, prepare: Callable[[], Run]) -> Run:
+    """A statement as it runs for few elements, or as it is prepared when there are many for the first time."""
+    large: list[Run] = []
+
+    def run(env: Env) -> None:
+        if gain(env) < lockstep.LEAST:
+            small(env)
+            return
+        if not large:
+            large.append(prepare())
+        large[0](env)
+
+    return run
+
+
 def _then(first: Run, second: Run) -> Run:
     return _sequence([first, second])
 
@@ -530,43 +570,6 @@ def _starts(env: Env, var: Var, value: Value, low: Value) -> bool:
         return bool(value(env) == env[var])
     except ZeroDivisionError:
         return True
-
-
-def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
-    """The variables that the block's axes of a kind are bound to."""
-    used: set[Var] = set()
-    for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
-        if iter_var.iter_type == kind:
-            used.update(free_vars(value))
-    return used
-
-
-def _reduces(loop: For, target: BlockRealize) -> bool:
-    """True if the loop's variable feeds reduction axes of a block alone."""
-    return loop.loop_var in _loops_of(target, "reduce") - _loops_of(target, "spatial")
-
-
-def _reductions(stmt: Stmt) -> list[BlockRealize]:
-    """The blocks with init directly below a statement, in the order of the program."""
-    match stmt:
-        case BlockRealize():
-            return [] if stmt.block.init is None else [stmt]
-        case For(body=body) | LetStmt(body=body) | IfThenElse(then_case=body):
-            return _reductions(body)
-        case SeqStmt(seq):
-            return [realize for part in seq for realize in _reductions(part)]
-        case _:
-            return []
-
-
-def _garbage(dtype: DataType, count: int) -> Array:
-    """Fresh storage: NaN, or an unlikely number, so that reading before writing shows."""
-    if dtype.is_bool:
-        return np.ones(count, np.bool_)
-    if dtype.is_float:
-        return np.full(count, np.nan, np.float64).astype(dtype.element_of.numpy())
-    unlikely = int(dtype.max_value) - (86 if dtype.bits >= 8 else 1)
-    return np.full(count, unlikely, dtype.element_of.numpy())
 
 
 __all__ = ["executable", "interpret"]

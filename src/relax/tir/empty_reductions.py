@@ -1,0 +1,37 @@
+"""Loops that reduce: where they have no iteration, the inits of the reductions below them run all the same."""
+
+from __future__ import annotations
+
+from ..prim import Var
+from .stmt import BlockRealize, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from .usage import free_vars
+
+
+def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
+    """The variables that the block's axes of a kind are bound to."""
+    used: set[Var] = set()
+    for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
+        if iter_var.iter_type == kind:
+            used.update(free_vars(value))
+    return used
+
+
+def reduces(loop: For, target: BlockRealize) -> bool:
+    """True if the loop's variable feeds reduction axes of a block alone."""
+    return loop.loop_var in _loops_of(target, "reduce") - _loops_of(target, "spatial")
+
+
+def reductions(stmt: Stmt) -> list[BlockRealize]:
+    """The blocks with init directly below a statement, in the order of the program."""
+    match stmt:
+        case BlockRealize():
+            return [] if stmt.block.init is None else [stmt]
+        case For(body=body) | LetStmt(body=body) | IfThenElse(then_case=body):
+            return reductions(body)
+        case SeqStmt(seq):
+            return [realize for part in seq for realize in reductions(part)]
+        case _:
+            return []
+
+
+__all__ = ["reduces", "reductions"]

@@ -1,0 +1,8 @@
+"""Lockstep execution of TIR: the iterations of loops together, on arrays; see `relax.tir.lockstep.statements`."""
+
+from __future__ import annotations
+
+from .trial import in_lockstep
+from .work import LEAST, gain
+
+__all__ = ["LEAST", "gain", "in_lockstep"]

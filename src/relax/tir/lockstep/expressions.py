@@ -1,0 +1,466 @@
+"""Expressions in lockstep: closures from the iterations at work to their values, one array operation for all of them.
+
+What may fail is evaluated for the iterations that need it: `Lockstep.mask` says which those are. Where it does fail in
+one of them, Decline is raised, and the interpreter that takes one step at a time finds the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from ...ir import GlobalVar
+from ...prim import (
+    Add,
+    And,
+    BinaryExpr,
+    Call,
+    Cast,
+    FloatImm,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Var,
+    evaluate,
+)
+from ...prim.evaluate import convert_value, intrinsic_function, scalar_function
+from ...prim.traits import may_fail
+from ..buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
+from ..evaluation import shared_objects
+from .memory import Lockstep, Row
+from .values import (
+    DIVISIONS,
+    Array,
+    Decline,
+    Unsupported,
+    binary_arrays,
+    cast_array,
+    held_dtype,
+    intrinsic_arrays,
+    is_array,
+    numpy,
+    to_native,
+)
+
+Value: TypeAlias = Callable[[Lockstep], Any]
+
+_COMBINERS: dict[str, type[BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "min": Min}
+
+
+class Expressions:
+    """Turns expressions into closures. Raises Unsupported for those with effects, and for handles."""
+
+    def __init__(self) -> None:
+        self._exact = False
+        self._shared: dict[PrimExpr, Value | None] | None = None
+        """While an expression is prepared: its objects that occur in several places, and their closures."""
+
+    def expr(self, expr: PrimExpr) -> Value:
+        """An expression, executable. An object that occurs in it several times is evaluated once."""
+        if self._shared is not None:
+            if expr not in self._shared:
+                return self.fresh(expr)
+            known = self._shared[expr]
+            if known is None:
+                known = self._shared[expr] = _kept(expr, self.fresh(expr))
+            return known
+        shared = shared_objects(expr)
+        self._shared = dict.fromkeys(shared)
+        try:
+            value = self.fresh(expr)
+        finally:
+            self._shared = None
+        return _anew(shared, value) if shared else value
+
+    @contextmanager
+    def exactly(self) -> Generator[None]:
+        """Inside, scalars that leave 64 bits raise OverflowError: those of sizes."""
+        self._exact = True
+        try:
+            yield
+        finally:
+            self._exact = False
+
+    def fresh(self, expr: PrimExpr) -> Value:
+        """An expression, executable, prepared anew."""
+        match expr:
+            case IntImm(dtype, value):
+                held_dtype(dtype)
+                return constant(bool(value) if dtype.is_bool else value)
+            case FloatImm():
+                held_dtype(expr.dtype)
+                return constant(evaluate(expr))
+            case Var():
+                return _variable(expr)
+            case BufferLoad():
+                return self.load(expr)
+            case And(a, b) | Or(a, b) if expr.dtype.lanes == 1:
+                return self.logic(a, b, isinstance(expr, And))
+            case Not(a):
+                value = self.expr(a)
+                return lambda run: _not(value(run))
+            case BinaryExpr():
+                return self.binary(expr)
+            case Select(condition, yes, no):
+                return self.select(expr, condition, yes, no)
+            case Cast(dtype, value):
+                return self.cast(expr, self.expr(value))
+            case Let(var, value, body):
+                return _bound(var, self.expr(value), self.expr(body))
+            case Ramp(base, stride, lanes):
+                return self.ramp(expr, self.expr(base), self.expr(stride), lanes)
+            case Broadcast(value):
+                return self.expr(value)
+            case Shuffle(vectors, indices):
+                return self.shuffle(expr, vectors, [index.value for index in indices])
+            case Call():
+                return self.call(expr)
+            case _:
+                raise Unsupported(type(expr).__name__)
+
+    # ------------------------------------------------------------------ operations
+
+    def binary(self, expr: BinaryExpr) -> Value:
+        a, b = self.expr(expr.a), self.expr(expr.b)
+        scalars = scalar_function(expr, self._exact)
+        divides = DIVISIONS.get(type(expr)) if expr.a.dtype.is_integer else None
+        if divides is not None:
+            held_dtype(expr.dtype)
+            return _division(a, b, divides, scalars)
+        arrays = binary_arrays(expr)
+
+        def run(run: Lockstep) -> Any:
+            x, y = a(run), b(run)
+            return arrays(x, y) if is_array(x) or is_array(y) else scalars(x, y)
+
+        return run
+
+    def logic(self, a: PrimExpr, b: PrimExpr, both: bool) -> Value:
+        """And, or Or: the second operand counts where the first does not decide."""
+        left, right, fails = self.expr(a), self.expr(b), may_fail(b)
+        combine = np.logical_and if both else np.logical_or
+
+        def run(run: Lockstep) -> Any:
+            x = left(run)
+            if not is_array(x):
+                return right(run) if bool(x) == both else x
+            if not fails:
+                return combine(x, right(run))
+            mask = run.mask
+            open_ = _restricted(x if both else ~x, mask)
+            if not open_.any():
+                return x
+            run.mask = open_
+            y = right(run)
+            run.mask = mask
+            return combine(x, y)
+
+        return run
+
+    def select(self, expr: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
+        test, first, second = self.expr(condition), self.expr(yes), self.expr(no)
+        held = held_dtype(expr.dtype)
+        lazy = condition.dtype.lanes == 1
+        fails = lazy and (may_fail(yes) or may_fail(no))
+
+        def chosen(test: Any, x: Any, y: Any) -> Array:
+            return numpy.where(test, _typed(x, held), _typed(y, held))
+
+        def run(run: Lockstep) -> Any:
+            c = test(run)
+            if not is_array(c):
+                if lazy:
+                    return first(run) if c else second(run)
+                x, y = first(run), second(run)
+                return x if c else y
+            if not fails:
+                return chosen(c, first(run), second(run))
+            mask = run.mask
+            inside, outside = _restricted(c, mask), _restricted(~c, mask)
+            if not outside.any():
+                return first(run)
+            if not inside.any():
+                return second(run)
+            run.mask = inside
+            x = first(run)
+            run.mask = outside
+            y = second(run)
+            run.mask = mask
+            return chosen(c, x, y)
+
+        return run
+
+    def cast(self, expr: PrimExpr, value: Value) -> Value:
+        kind = expr.dtype.element_of
+        held_dtype(kind)
+
+        def run(run: Lockstep) -> Any:
+            x = value(run)
+            return cast_array(x, kind) if is_array(x) else convert_value(x, kind)
+
+        return run
+
+    def ramp(self, expr: Ramp, base: Value, stride: Value, lanes: int) -> Value:
+        held = held_dtype(expr.dtype)
+        steps: Array = np.arange(lanes).astype(held)
+
+        def run(run: Lockstep) -> Any:
+            start, step = base(run), stride(run)
+            if not is_array(start):
+                start = held.type(start)
+            if not is_array(step):
+                step = held.type(step)
+            return start + step * steps
+
+        return run
+
+    def shuffle(self, expr: Shuffle, vectors: Sequence[PrimExpr], chosen: list[int]) -> Value:
+        held = held_dtype(expr.dtype)
+        parts = [(self.expr(vector), max(vector.dtype.lanes, 1)) for vector in vectors]
+
+        def run(run: Lockstep) -> Any:
+            values = [(value(run), lanes) for value, lanes in parts]
+            full = [_full(value, lanes, held) for value, lanes in values]
+            shape = np.broadcast_shapes(*(part.shape[:-1] for part in full))
+            joined = np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in full], axis=-1)
+            return _scalar_of(joined[..., chosen], len(chosen))
+
+        return run
+
+    # ------------------------------------------------------------------ memory
+
+    def load(self, expr: BufferLoad) -> Value:
+        buffer, lanes = expr.buffer, expr.indices[-1].dtype.lanes if expr.indices else 1
+        held_dtype(buffer.dtype)
+        if lanes > 1 and buffer.dtype.lanes > 1:
+            raise Unsupported("vectors of vectors")
+        if expr.predicate is None:
+            indices, row = self.subscripts(expr.indices)
+
+            def plain(run: Lockstep) -> Any:
+                place = run.places.get(buffer) or run.place(buffer)
+                where = [index(run) for index in indices]
+                if row is not None:
+                    part = row.part(run, place, where)
+                    if part is not None:
+                        found = place.data[part]
+                        return found.astype(place.held) if place.wide else found
+                return run.load(expr, place, where, lanes, run.mask, row)
+
+            return plain
+        indices = [self.expr(index) for index in expr.indices]
+        predicate = self.expr(expr.predicate)
+        zero, held = convert_value(0, buffer.dtype.element_of), held_dtype(buffer.dtype)
+
+        def masked(run: Lockstep) -> Any:
+            where = [index(run) for index in indices]
+            active = active_lanes(predicate(run), run)
+            place = run.places.get(buffer) or run.place(buffer)
+            if not active.any():
+                return np.full((1,), zero, held)
+            found = run.load(expr, place, where, lanes, active)
+            return numpy.where(active, _typed(found, held), held.type(zero))
+
+        return masked
+
+    def subscripts(self, indices: Sequence[PrimExpr]) -> tuple[list[Value], Row | None]:
+        """The indices; if the last one is a ramp, its base, and the others are no vectors, the row that it makes."""
+        last = indices[-1] if indices else None
+        scalars = all(index.dtype.lanes == 1 or isinstance(index, Broadcast) for index in indices[:-1])
+        if not (
+            scalars and isinstance(last, Ramp) and isinstance(last.stride, IntImm) and last.stride.value > 0
+        ):
+            return [self.expr(index) for index in indices], None
+        return [*map(self.expr, indices[:-1]), self.expr(last.base)], Row(last.lanes, last.stride.value)
+
+    # ------------------------------------------------------------------ calls
+
+    def call(self, expr: Call) -> Value:
+        name = "" if isinstance(expr.op, GlobalVar) else expr.intrinsic
+        if name == "if_then_else":
+            return self.select(expr, *expr.args)
+        if name == "undef":
+            return self.expr(zero_of(expr.dtype))
+        if name == "prefetch":
+            return constant(0)
+        if name == "assume":
+            return self.assumed(self.expr(expr.args[0]))
+        if name.startswith("vector_reduce_"):
+            return self.reduction(expr)
+        if name == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
+            return self.regrouped(expr)
+        arrays, scalars = intrinsic_arrays(expr), intrinsic_function(expr)
+        args = [self.expr(arg) for arg in expr.args]
+
+        def run(run: Lockstep) -> Any:
+            values = [arg(run) for arg in args]
+            return arrays(*values) if any(map(is_array, values)) else scalars(*values)
+
+        return run
+
+    def assumed(self, condition: Value) -> Value:
+        def run(run: Lockstep) -> bool:
+            require(condition(run), run)
+            return True
+
+        return run
+
+    def reduction(self, expr: Call) -> Value:
+        """A reduction of a vector's lanes: the second half onto the first, until one lane is left."""
+        (operand,) = expr.args
+        vector, lanes, held = self.expr(operand), operand.dtype.lanes, held_dtype(operand.dtype)
+        kind = expr.intrinsic.removeprefix("vector_reduce_")
+        if kind in ("and", "or"):
+            over: Any = np.all if kind == "and" else np.any
+            return lambda run: _scalar_of(over(_full(vector(run), lanes, held), axis=-1, keepdims=True), 1)
+        zero = zero_of(expr.dtype)
+        combine = binary_arrays(cast(Any, _COMBINERS[kind])(zero, zero))
+
+        def run(run: Lockstep) -> Any:
+            value = _full(vector(run), lanes, held)
+            while (half := value.shape[-1] // 2) > 0:
+                value = combine(value[..., :half], value[..., half:])
+            return _scalar_of(value, 1)
+
+        return run
+
+    def regrouped(self, expr: Call) -> Value:
+        """The bits of all lanes as lanes of another width."""
+        (operand,) = expr.args
+        value, source, target = self.expr(operand), operand.dtype, expr.dtype
+        held, held_source, native = held_dtype(target), held_dtype(source), target.numpy()
+
+        def run(run: Lockstep) -> Any:
+            whole = to_native(_full(value(run), source.lanes, held_source), source.element_of)
+            bits: Any = numpy.ascontiguousarray(whole).view(native)
+            return _scalar_of(bits.astype(held), target.lanes)
+
+        return run
+
+
+# ---------------------------------------------------------------------------------------------- pieces
+
+
+def active_lanes(predicate: Any, run: Lockstep) -> Array:
+    """The lanes that a predicate and the mask leave."""
+    lanes = predicate if is_array(predicate) else np.array([bool(predicate)])
+    return _restricted(lanes, run.mask)
+
+
+def require(condition: Any, run: Lockstep) -> None:
+    """Raise Decline unless a condition holds in all iterations at work."""
+    if not is_array(condition):
+        holds = bool(condition)
+    else:
+        holds = bool((condition if run.mask is None else condition | ~run.mask).all())
+    if not holds:
+        raise Decline
+
+
+def _restricted(where: Array, mask: Array | None) -> Array:
+    return where if mask is None else where & mask
+
+
+def _typed(value: Any, held: np.dtype[Any]) -> Any:
+    return value if is_array(value) else held.type(value)
+
+
+def _full(value: Any, lanes: int, held: np.dtype[Any]) -> Array:
+    """A vector with all of its lanes."""
+    if not is_array(value):
+        return np.full(lanes, value, held)
+    if value.shape[-1] == lanes:
+        return value
+    return np.broadcast_to(value, (*value.shape[:-1], lanes))
+
+
+def _scalar_of(value: Array, lanes: int) -> Any:
+    """A scalar that is the same in all iterations as a Python scalar."""
+    return value[0].item() if lanes == 1 and value.ndim == 1 else value
+
+
+def constant(value: Any) -> Value:
+    """A value that is always the same."""
+    return lambda run: value
+
+
+def _not(value: Any) -> Any:
+    return np.logical_not(value) if is_array(value) else not value
+
+
+def _variable(var: Var) -> Value:
+    lanes = var.dtype.lanes
+    held = held_dtype(var.dtype)
+
+    def run(run: Lockstep) -> Any:
+        value = run.env[var]
+        if lanes > 1 and value.__class__ is list:
+            return np.array(value, held)
+        return value
+
+    return run
+
+
+def _bound(var: Var, value: Value, body: Value) -> Value:
+    def run(run: Lockstep) -> Any:
+        run.env[var] = owned(value(run))
+        return body(run)
+
+    return run
+
+
+def owned(value: Any) -> Any:
+    """A value that later stores do not change."""
+    return value.copy() if is_array(value) and value.base is not None else value
+
+
+def _division(
+    a: Value, b: Value, arrays: Callable[[Any, Any], Any], scalars: Callable[[Any, Any], Any]
+) -> Value:
+    def run(run: Lockstep) -> Any:
+        x, y = a(run), b(run)
+        if is_array(y):
+            zero = y == 0
+            if zero.any():
+                if _restricted(zero, run.mask).any():
+                    raise Decline
+                y = numpy.where(zero, y.dtype.type(1), y)
+        elif y == 0:
+            raise Decline
+        return arrays(x, y) if is_array(x) or is_array(y) else scalars(x, y)
+
+    return run
+
+
+def _kept(expr: PrimExpr, value: Value) -> Value:
+    """A value that is computed once; one that was computed for some iterations is not that of others."""
+
+    def run(run: Lockstep) -> Any:
+        known = run.kept.get(expr)
+        if known is not None and (known[1] is None or known[1] is run.mask):
+            return known[0]
+        result = value(run)
+        run.kept[expr] = (result, run.mask)
+        return result
+
+    return run
+
+
+def _anew(shared: Sequence[PrimExpr], value: Value) -> Value:
+    """A value in whose evaluation nothing counts that was kept for an earlier one."""
+
+    def run(run: Lockstep) -> Any:
+        for part in shared:
+            run.kept.pop(part, None)
+        return value(run)
+
+    return run

@@ -1,0 +1,264 @@
+"""Scalar operations on arrays: each function here computes, element by element, what `relax.prim.evaluate` defines.
+
+A value is a Python scalar, equal in all iterations and lanes, or an array with an axis for each loop in lockstep and
+a last one for the lanes of a vector (of size 1 for a scalar). Arrays of bool, integers, float32 and float64 have their
+own dtype, whose arithmetic NumPy rounds and wraps as defined; narrower floats are held as float64, rounded by
+`convert_array` after every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...ir import DataType, Op
+from ...prim import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Call,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Or,
+    Sub,
+)
+from ...prim.evaluate import array_of
+from ...prim.instructions import DOTS, Dot, fused
+from ...runtime.rounding import convert_array
+
+Array: TypeAlias = Any
+"""An ndarray; NumPy's annotations leave open what its methods return."""
+numpy: Final[Any] = np
+"""NumPy without its annotations, for the functions whose results they leave open."""
+Function = Callable[..., Any]
+
+
+class Unsupported(Exception):
+    """Raised while a statement is prepared that lockstep execution does not cover: it runs one step at a time."""
+
+
+class Decline(Exception):
+    """Raised while a statement runs: its effects are undone, and it runs again one step at a time."""
+
+
+def held_dtype(dtype: DataType) -> np.dtype[Any]:
+    """The dtype of the arrays that hold values of `dtype`. Raises Unsupported for handles and padded integers."""
+    element = dtype.element_of
+    if element.is_float:
+        return np.dtype(element if element in ("float32", "float64") else "float64")
+    if not (element.is_bool or (element.is_integer and element.bits in (8, 16, 32, 64))):
+        raise Unsupported(f"values of {dtype!s}")
+    return element.numpy()
+
+
+def is_array(value: Any) -> bool:
+    """True for a value that may differ between iterations or lanes."""
+    return value.__class__ is np.ndarray
+
+
+def widened(value: Any, dtype: DataType) -> Array:
+    """A value as an array, at least of one dimension."""
+    if is_array(value):
+        return value
+    return np.array([value], held_dtype(dtype))
+
+
+def rounded(value: Array, dtype: DataType) -> Array:
+    """An array of float64 rounded to a floating-point dtype, as it is held."""
+    if dtype == "float64":
+        return value
+    if dtype == "float32":
+        return value.astype(np.float32)
+    return convert_array(value, dtype.numpy()).astype(np.float64)
+
+
+# ------------------------------------------------------------------------------------------------ conversions
+
+
+def cast_array(value: Array, dtype: DataType) -> Array:
+    """`convert_value` of each element; `value` is held as its own dtype demands."""
+    if dtype.is_bool:
+        return value != 0
+    if dtype.is_float:
+        if dtype == "float64":
+            return value.astype(np.float64)
+        if dtype == "float32":
+            return convert_array(value, np.dtype(np.float32))
+        return convert_array(value, dtype.numpy()).astype(np.float64)
+    target = held_dtype(dtype)
+    if value.dtype.kind != "f":
+        return value.astype(target)
+    wide = value.astype(np.float64)
+    low, high = int(dtype.min_value), int(dtype.max_value)
+    above, below = wide >= float(high), wide <= float(low)
+    inside = numpy.where(above | below | np.isnan(wide), 0.0, wide).astype(target)
+    result = numpy.where(above, target.type(high), numpy.where(below, target.type(low), inside))
+    return result.astype(target)
+
+
+def to_native(value: Any, dtype: DataType) -> Array:
+    """A value as an array of the dtype's own NumPy type, as memory holds it."""
+    if not is_array(value):
+        return np.reshape(array_of(value, dtype), (1,))
+    return value.astype(dtype.numpy())
+
+
+def to_held(value: Array, dtype: DataType) -> Array:
+    """Elements of memory as values."""
+    return value.astype(held_dtype(dtype))
+
+
+# ------------------------------------------------------------------------------------------------ binary operations
+
+_OF_INTEGERS: Final[dict[type, Function]] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, Min: np.minimum, Max: np.maximum,
+    EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
+    And: np.logical_and, Or: np.logical_or,
+}  # fmt: skip
+_OF_FLOAT32: Final[dict[type, Function]] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.divide, Min: np.minimum, Max: np.maximum,
+}  # fmt: skip
+"""Operations whose result, computed in float64 and rounded to float32, is that of float32 arithmetic."""
+
+
+def _opposite(a: Any, b: Any, remainder: Any) -> Any:
+    """Where floor and truncation of a quotient differ."""
+    return (remainder != 0) & ((a < 0) != (b < 0))
+
+
+def _truncated_quotient(a: Any, b: Any) -> Any:
+    return np.floor_divide(a, b) + _opposite(a, b, np.mod(a, b))
+
+
+def _truncated_remainder(a: Any, b: Any) -> Any:
+    remainder = np.mod(a, b)
+    return numpy.where(_opposite(a, b, remainder), remainder - b, remainder)
+
+
+DIVISIONS: Final[dict[type, Function]] = {
+    FloorDiv: np.floor_divide,
+    FloorMod: np.mod,
+    Div: _truncated_quotient,
+    Mod: _truncated_remainder,
+}
+"""Divisions of integers; the divisor is not zero."""
+
+
+def binary_arrays(expr: BinaryExpr) -> Function:
+    """The operation on two values, one of them at least an array; not a division of integers."""
+    dtype, kind = expr.a.dtype.element_of, type(expr)
+    held_dtype(dtype)
+    if not dtype.is_float:
+        function = _OF_INTEGERS.get(kind)
+        if function is None or (dtype.is_bool and kind in (Add, Sub, Mul)):
+            raise Unsupported(f"{kind.__name__} of {dtype!s}")
+        return function
+    _, compute = expr.functions
+    if expr.dtype.is_bool:
+        if kind not in _OF_INTEGERS:
+            raise Unsupported(f"{kind.__name__} of {dtype!s}")
+        return _OF_INTEGERS[kind]
+    if dtype == "float32" and kind in _OF_FLOAT32:
+        return _OF_FLOAT32[kind]
+
+    def run(a: Any, b: Any) -> Any:
+        return rounded(compute(_doubles(a), _doubles(b)), dtype)
+
+    return run
+
+
+def _doubles(value: Any) -> Any:
+    return value.astype(np.float64) if is_array(value) else value
+
+
+# ------------------------------------------------------------------------------------------------ intrinsics
+
+
+def intrinsic_arrays(expr: Call) -> Function:
+    """The call on values, one of them at least an array. Raises Unsupported for what is not elementwise."""
+    dtype, kinds = expr.dtype.element_of, [arg.dtype.element_of for arg in expr.args]
+    name = expr.intrinsic
+    for kind in (dtype, *kinds):
+        held_dtype(kind)
+    if name == "reinterpret":
+        return partial(_same_bits, kinds[0], dtype)
+    if name == "fma":
+        return _fused_singles if dtype == "float32" else partial(_one_by_one, partial(fused, dtype), dtype)
+    if name.removeprefix("dot_") in DOTS:
+        return partial(_dot, DOTS[name.removeprefix("dot_")])
+    reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
+    if reference is None:
+        raise Unsupported(name)
+    types: list[Any] = [np.float64 if kind.is_float else kind.numpy() for kind in kinds]
+
+    def function(*values: Any) -> Any:
+        arrays = [np.asarray(value, kind) for value, kind in zip(values, types, strict=True)]
+        return cast_array(np.asarray(reference(*arrays)), dtype)
+
+    return function
+
+
+def _same_bits(source: DataType, target: DataType, value: Any) -> Any:
+    return to_held(to_native(value, source).view(target.numpy()), target)
+
+
+def _one_by_one(function: Function, dtype: DataType, *values: Any) -> Array:
+    parts = np.broadcast_arrays(*values)
+    result: Array = np.empty(parts[0].shape, held_dtype(dtype))
+    result.reshape(-1)[:] = [
+        function(*items) for items in zip(*(part.ravel().tolist() for part in parts), strict=True)
+    ]
+    return result
+
+
+def _fused_singles(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once to float32.
+
+    The product is exact in float64. The sum is rounded to odd there: an inexact one takes the neighbour whose last
+    bit is 1, which keeps it beside a tie of float32.
+    """
+    product, c = _as_double(a) * _as_double(b), _as_double(c)
+    total = product + c
+    part = total - product
+    error = (product - (total - part)) + (c - part)
+    inexact: Any = (error != 0) & np.isfinite(error)
+    if inexact.any():
+        bits = total.view(np.int64)
+        # Towards zero if the error has the other sign, then the last bit is set.
+        toward = bits - ((error < 0) != (total < 0))
+        return numpy.where(inexact, (toward | 1).view(np.float64), total).astype(np.float32)
+    return total.astype(np.float32)
+
+
+def _as_double(value: Any) -> Any:
+    return np.asarray(value, np.float64)
+
+
+def _dot(dot: Dot, total: Any, a: Any, b: Any) -> Any:
+    """The total plus the products of the narrow numbers in two words; exact, then converted once."""
+    wide = np.float64 if dot.sums == "float32" else np.int64
+    sums = DataType(dot.sums)
+    numbers = [
+        _words(word).view(DataType(dtype).numpy()).astype(wide).reshape(*numpy.shape(_words(word)), dot.group)
+        for word, dtype in ((a, dot.left), (b, dot.right))
+    ]
+    products = (numbers[0] * numbers[1]).sum(axis=-1)
+    return cast_array(np.asarray(total, wide) + products, sums)
+
+
+def _words(value: Any) -> Array:
+    return numpy.ascontiguousarray(np.asarray(value, np.int32))
