@@ -71,7 +71,9 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
         files = _files(rooms)
         if not _are_loaded(files):
             return None
-        contents = (name.encode() + b"\0" + Path(files[name][0]).read_bytes() + b"\0" for name in sorted(files))
+        contents = (
+            name.encode() + b"\0" + Path(files[name][0]).read_bytes() + b"\0" for name in sorted(files)
+        )
         return digest(contents, 16).hex()
     except OSError:
         return None

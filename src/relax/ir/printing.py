@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from .deep import run_deep
 from .diagnostics import DiagnosticError
-from .provided import is_provided, provide, provided
+from .provided import provide, provided
 
 
 class Printer(Protocol):

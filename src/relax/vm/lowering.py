@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from ..codegen.out_of_process import ERRANDS, KernelsApart
 from ..codegen.build import compile_module
 from ..codegen.evaluate import CompiledKernels
-from ..farm.host import executes
 from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
+from ..codegen.out_of_process import ERRANDS, KernelsApart
+from ..expr import Call, Function
+from ..farm.host import executes
 from ..farm.objects import expect_kernels, machine_of
-from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
 from ..farm.recall import NOTHING, KernelMemory
 from ..farm.versions import compiler_files, usual_passes
-from ..expr import Call, Function
+from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
 from ..ir import DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential

@@ -29,10 +29,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import tvm_ffi
 
-from ..farm.host import executes, loads
-from ..farm.versions import compiler_files, compiler_version, target_words, unedited
 from ..expr import Constant, Var
 from ..farm import background_writes, cache
+from ..farm.host import executes, loads
+from ..farm.versions import compiler_files, compiler_version, target_words, unedited
 from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
 from ..ir.transform import PassContext
