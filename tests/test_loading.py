@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from relax.ir import save_json
+from relax.runtime.rooms import by_name
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,7 +99,7 @@ def test_a_stale_table_is_found(tmp_path):
 @pytest.mark.parametrize("package", packages())
 def test_every_name_is_found(package):
     module = importlib.import_module(package)
-    for name in importlib.import_module(f"{package.removesuffix('._api')}._homes").HOMES:
+    for name in by_name(importlib.import_module(f"{package.removesuffix('._api')}._homes").HOMES):
         assert getattr(module, name) is not None
         assert name in dir(module)
     assert set(module.__all__) <= set(dir(module))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -49,8 +50,17 @@ def _home(part: ast.ImportFrom, alias: ast.alias) -> str:
 
 
 def table(title: str, name: str, entries: Mapping[str, str]) -> str:
-    """The text of a table."""
-    lines = [f'    "{key}": "{entries[key]}",\n' for key in sorted(entries)]
+    """The text of a table: for each module its names in one string, as ``alias=name`` where they differ."""
+    modules: dict[str, list[str]] = {}
+    for key in sorted(entries):
+        module, renamed, original = entries[key].partition(":")
+        home, word = (f"{module}:", key) if renamed and not original else (module, key)
+        modules.setdefault(home, []).append(f"{word}={original}" if original else word)
+    lines: list[str] = []
+    for module in sorted(modules):
+        parts = textwrap.wrap(" ".join(modules[module]), 100, break_long_words=False, break_on_hyphens=False)
+        text = "\n        ".join(f'"{part} "' for part in parts[:-1]) + "\n        " * (len(parts) > 1)
+        lines.append(f'    "{module}": {text}"{parts[-1]}",\n')
     return (
         f'"""{title} Written by tools/make_homes.py."""\n\nfrom __future__ import annotations\n\n'
         f"{name} = {{\n{''.join(lines)}}}\n"
@@ -59,7 +69,7 @@ def table(title: str, name: str, entries: Mapping[str, str]) -> str:
 
 def package_tables() -> dict[Path, str]:
     """The text of each table of names, by its file: what `relax` needs to be imported."""
-    title = "The module of each name of this package."
+    title = "The names of this package, by the module that defines them."
     return {path.parent / "_homes.py": table(title, "HOMES", homes(tree)) for path, tree in owners()}
 
 
@@ -70,7 +80,7 @@ def operator_table() -> dict[Path, str]:
 
     load_whole("relax.op")
     found = {name: module for name, module in declared().items() if module.startswith("relax.op.")}
-    return {OPERATORS: table("The module that declares each operator.", "OPERATORS", found)}
+    return {OPERATORS: table("The operators, by the module that declares them.", "OPERATORS", found)}
 
 
 def stale(texts: Mapping[Path, str]) -> list[Path]:

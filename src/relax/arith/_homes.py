@@ -1,36 +1,14 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "Analyzer": ".int_set",
-    "ConstIntBound": "..prim",
-    "IntConstraints": ".int_solver",
-    "IntConstraintsTransform": ".int_solver",
-    "IntSet": ".int_set",
-    "IntervalSet": ".int_set",
-    "IterMapExpr": "..prim",
-    "IterMapLevel": "..prim",
-    "IterMapResult": "..prim",
-    "IterMark": "..prim",
-    "IterSplitExpr": "..prim",
-    "IterSumExpr": "..prim",
-    "ModularSet": "..prim",
-    "deduce_bound": ".bound",
-    "detect_clip_bound": ".pattern",
-    "detect_iter_map": "..prim",
-    "detect_linear_equation": ".pattern",
-    "domain_touched": ".region",
-    "estimate_region_lower_bound": ".region",
-    "estimate_region_strict_bound": ".region",
-    "estimate_region_upper_bound": ".region",
-    "inverse_affine_iter_map": "..prim",
-    "iter_map_simplify": "..prim",
-    "neg_inf": ".int_set",
-    "normalize_iter_map_to_expr": "..prim",
-    "normalize_to_iter_sum": "..prim",
-    "pos_inf": ".int_set",
-    "solve_linear_equations": ".int_solver",
-    "solve_linear_inequalities": ".int_solver",
-    "subspace_divide": "..prim",
+    "..prim": "ConstIntBound IterMapExpr IterMapLevel IterMapResult IterMark IterSplitExpr IterSumExpr ModularSet "
+        "detect_iter_map inverse_affine_iter_map iter_map_simplify normalize_iter_map_to_expr "
+        "normalize_to_iter_sum subspace_divide",
+    ".bound": "deduce_bound",
+    ".int_set": "Analyzer IntSet IntervalSet neg_inf pos_inf",
+    ".int_solver": "IntConstraints IntConstraintsTransform solve_linear_equations solve_linear_inequalities",
+    ".pattern": "detect_clip_bound detect_linear_equation",
+    ".region": "domain_touched estimate_region_lower_bound estimate_region_strict_bound estimate_region_upper_bound",
 }

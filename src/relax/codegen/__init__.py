@@ -57,4 +57,4 @@ __all__ = [
     "symbol_name",
 ]
 
-load_when_used(__name__, {**HOMES, "explain": "..ir.provided:explain"})
+load_when_used(__name__, {**HOMES, "..ir.provided": "explain"})

@@ -1,49 +1,15 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "AndPattern": ".pattern",
-    "AttrPattern": ".pattern",
-    "CallPattern": ".pattern",
-    "ConstantPattern": ".pattern",
-    "DFPattern": ".pattern",
-    "DataTypePattern": ".pattern",
-    "DataflowVarPattern": ".pattern",
-    "ExprPattern": ".pattern",
-    "ExternFuncPattern": ".pattern",
-    "FunctionPattern": ".pattern",
-    "GlobalVarPattern": ".pattern",
-    "NotPattern": ".pattern",
-    "OrPattern": ".pattern",
-    "PatternContext": ".context",
-    "PatternSeq": ".pattern",
-    "PrimArrPattern": ".pattern",
-    "SameShapeConstraint": ".constraints",
-    "ShapePattern": ".pattern",
-    "StructInfoPattern": ".pattern",
-    "TupleGetItemPattern": ".pattern",
-    "TuplePattern": ".pattern",
-    "UnorderedTuplePattern": ".pattern",
-    "VarPattern": ".pattern",
-    "WildcardPattern": ".pattern",
-    "has_attr": ".pattern",
-    "has_dtype": ".pattern",
-    "is_call_dps_packed": ".pattern",
-    "is_call_packed": ".pattern",
-    "is_call_tir": ".pattern",
-    "is_const": ".pattern",
-    "is_dfv": ".pattern",
-    "is_expr": ".pattern",
-    "is_gv": ".pattern",
-    "is_op": ".pattern",
-    "is_shape": ".pattern",
-    "is_tuple": ".pattern",
-    "is_tuple_get_item": ".pattern",
-    "is_var": ".pattern",
-    "make_fused_bias_activation_pattern": ".pattern",
-    "make_residual_block_pattern": ".pattern",
-    "rewrite_bindings": ".rewrite",
-    "rewrite_call": ".rewrite",
-    "wildcard": ".pattern",
+    ".constraints": "SameShapeConstraint",
+    ".context": "PatternContext",
+    ".pattern": "AndPattern AttrPattern CallPattern ConstantPattern DFPattern DataTypePattern DataflowVarPattern "
+        "ExprPattern ExternFuncPattern FunctionPattern GlobalVarPattern NotPattern OrPattern PatternSeq "
+        "PrimArrPattern ShapePattern StructInfoPattern TupleGetItemPattern TuplePattern UnorderedTuplePattern "
+        "VarPattern WildcardPattern has_attr has_dtype is_call_dps_packed is_call_packed is_call_tir is_const "
+        "is_dfv is_expr is_gv is_op is_shape is_tuple is_tuple_get_item is_var "
+        "make_fused_bias_activation_pattern make_residual_block_pattern wildcard",
+    ".rewrite": "rewrite_bindings rewrite_call",
 }

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...target.isa import isa_of
+from ..target.isa import isa_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...target.isa import Effect, isa_of
+from ..target.isa import Effect, isa_of
 from .assembly import Instruction
 
 

@@ -1,8 +1,8 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "Interpreter": ".evaluator",
-    "interpret": ".interpret",
+    ".evaluator": "Interpreter",
+    ".interpret": "interpret",
 }

@@ -67,9 +67,9 @@ from typing_extensions import dataclass_transform
 from ..expr import Call
 from ..ir import RelaxExpr, child, node, register_op
 from ..ir.op import declare_homes, load_home
-from ..runtime.rooms import module_of
+from ..runtime.rooms import by_name, module_of
 from ..target import Target
-from ._operators import OPERATORS
+from ._operators import OPERATORS as _TABLE
 from .attributes import attribute_field, own_hints
 from .base import (
     Array,
@@ -90,6 +90,8 @@ FunctionT = TypeVar("FunctionT", bound=PublicFunction)
 
 _FUNCTIONS: dict[str, PublicFunction] = {}
 
+OPERATORS = by_name(_TABLE)
+"""The module that declares each operator."""
 declare_homes(OPERATORS)
 
 

@@ -27,17 +27,27 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 
-def load_when_used(package: str, homes: Mapping[str, str]) -> None:
-    """Give the package (or module) `package`, which is being imported, the names of `homes`.
+def load_when_used(package: str, table: Mapping[str, str]) -> None:
+    """Give the package (or module) `package`, which is being imported, the names of `table`.
 
-    A home is a module relative to the package: ``"layout"`` has its name from ``.layout`` or, as in
-    ``".values:dtype_value"``, under another name; ``".layout:"`` is the module itself.
+    The table has the names that each module, relative to the package, defines: ``{".layout": "Layout layout"}``. A name
+    that is called otherwise there is written ``alias=name``; ``{".layout:": "layout"}`` is the module itself.
     """
-    module = sys.modules[package]
+    module, homes = sys.modules[package], by_name(table)
     setattr(module, "__getattr__", _finder(module, homes))  # noqa: B010 (hidden from type checkers, which report
     setattr(module, "__dir__", lambda: sorted({*vars(module), *homes}))  # noqa: B010  what is misspelt)
     if not homes.keys().isdisjoint(_files(module)):
         module.__class__ = _package(homes)
+
+
+def by_name(table: Mapping[str, str]) -> dict[str, str]:
+    """Return the home of each name of a table: its module, with ``:name`` behind it if it is called `name` there."""
+    homes: dict[str, str] = {}
+    for module, names in table.items():
+        for word in names.split():
+            name, _, original = word.partition("=")
+            homes[name] = f"{module}:{original}" if original else module
+    return homes
 
 
 def _files(module: types.ModuleType) -> set[str]:
@@ -119,4 +129,4 @@ class ModuleWhenUsed:
         return getattr(importlib.import_module(self.__name), name)
 
 
-__all__ = ["ModuleWhenUsed", "load_when_used", "load_whole", "module_of"]
+__all__ = ["ModuleWhenUsed", "by_name", "load_when_used", "load_whole", "module_of"]

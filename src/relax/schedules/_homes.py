@@ -1,15 +1,10 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "ApplyDefaultSchedule": ".apply",
-    "IS_SCHEDULED": ".rule",
-    "PACKED_CONSTANTS": ".packing",
-    "PACKED_KERNELS": ".packing",
-    "PackConstants": ".packing",
-    "PackedFunction": ".rule",
-    "ScheduleRule": ".rule",
-    "cpu": ".cpu:",
-    "schedule": ".rule",
+    ".apply": "ApplyDefaultSchedule",
+    ".cpu:": "cpu",
+    ".packing": "PACKED_CONSTANTS PACKED_KERNELS PackConstants",
+    ".rule": "IS_SCHEDULED PackedFunction ScheduleRule schedule",
 }

@@ -395,5 +395,5 @@ __all__ = [
     "written_params",
 ]
 
-load_when_used(__name__, {**HOMES, "explain": "..ir.provided:explain"})
+load_when_used(__name__, {**HOMES, "..ir.provided": "explain"})
 answer_missing(__name__)

@@ -1,13 +1,9 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "Executable": "..runtime",
-    "NaNReport": ".find_nan",
-    "VMInstrumentReturnKind": "..runtime",
-    "VirtualMachine": "..runtime",
-    "build": ".driver",
-    "compile": ".driver",
-    "find_nan": ".find_nan",
+    "..runtime": "Executable VMInstrumentReturnKind VirtualMachine",
+    ".driver": "build compile",
+    ".find_nan": "NaNReport find_nan",
 }

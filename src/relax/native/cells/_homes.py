@@ -1,13 +1,9 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "FUNCTIONS": ".support_code",
-    "INNER_CALL": ".values",
-    "Passed": ".values",
-    "TABLE_MARK": ".support_code",
-    "cell_function": ".support_code",
-    "cells_text": ".support_code",
-    "library_text": ".library",
+    ".library": "library_text",
+    ".support_code": "FUNCTIONS TABLE_MARK cell_function cells_text",
+    ".values": "INNER_CALL Passed",
 }

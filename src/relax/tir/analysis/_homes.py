@@ -1,23 +1,15 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "CallEffectKind": ".effects",
-    "assert_pure_function": ".effects",
-    "calculate_allocated_bytes": ".memory",
-    "calculate_workspace_bytes": ".memory",
-    "detect_buffer_access_lca": ".access",
-    "estimate_tir_flops": ".flops",
-    "find_anchor_block": ".blocks",
-    "get_block_access_region": ".access",
-    "get_block_read_write_region": ".access",
-    "has_if_then_else": ".blocks",
-    "is_output_block": ".blocks",
-    "is_pure_function": ".effects",
-    "operation_count": ".operation_counts",
-    "side_effect": ".effects",
-    "undefined_vars": "..usage",
-    "verify_ssa": ".ssa",
-    "verify_well_formed": "..well_formed",
+    "..usage": "undefined_vars",
+    "..well_formed": "verify_well_formed",
+    ".access": "detect_buffer_access_lca get_block_access_region get_block_read_write_region",
+    ".blocks": "find_anchor_block has_if_then_else is_output_block",
+    ".effects": "CallEffectKind assert_pure_function is_pure_function side_effect",
+    ".flops": "estimate_tir_flops",
+    ".memory": "calculate_allocated_bytes calculate_workspace_bytes",
+    ".operation_counts": "operation_count",
+    ".ssa": "verify_ssa",
 }

@@ -1,17 +1,13 @@
-"""The module of each name of this package. Written by tools/make_homes.py."""
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
 
 from __future__ import annotations
 
 HOMES = {
-    "BlockRV": ".rv",
-    "ExprRV": ".rv",
-    "Instruction": ".instruction",
-    "InstructionKind": ".instruction",
-    "LoopRV": ".rv",
-    "PRIMITIVES": ".schedule",
-    "Schedule": ".schedule",
-    "ScheduleError": ".error",
-    "ScheduleState": ".state",
-    "StmtSRef": ".sref",
-    "Trace": ".trace",
+    ".error": "ScheduleError",
+    ".instruction": "Instruction InstructionKind",
+    ".rv": "BlockRV ExprRV LoopRV",
+    ".schedule": "PRIMITIVES Schedule",
+    ".sref": "StmtSRef",
+    ".state": "ScheduleState",
+    ".trace": "Trace",
 }
