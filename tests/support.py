@@ -12,8 +12,9 @@ lowered and compiled at each optimisation level. A test that needs less calls on
 
 from __future__ import annotations
 
+import cProfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import ml_dtypes
@@ -68,6 +69,12 @@ def prim_func(text: str, **names: Any) -> PrimFunc:
     return func
 
 
+def parse(text: str, **names: Any) -> IRModule:
+    """Parse a module, or one function, which becomes the member `main`. The text begins on line 2."""
+    parsed = from_source("\n" + textwrap.dedent(text).strip() + "\n", names or None)
+    return parsed if isinstance(parsed, IRModule) else IRModule({"main": parsed})
+
+
 def module(*functions: str, **names: Any) -> IRModule:
     """Parse the text of functions, each with its decorator, as the members of one `@I.ir_module`."""
     members = textwrap.indent("\n".join(textwrap.dedent(text).strip("\n") for text in functions), "    ")
@@ -90,6 +97,20 @@ def nodes(root: Any, kind: type[T]) -> list[T]:
     found: list[T] = []
     tir.post_order_visit(root, lambda node: found.append(node) if isinstance(node, kind) else None)
     return found
+
+
+# --------------------------------------------------------------------------------------------------- work
+
+
+def calls(action: Callable[..., object], *args: Any) -> int:
+    """Return the number of function calls of `action(*args)`, Python's and C's: work, whatever the load of the machine."""
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        action(*args)
+    finally:
+        profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 # --------------------------------------------------------------------------------------- ways to run one

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 
 from relax import op
@@ -30,7 +28,6 @@ from relax.expr import (
 from relax.ir import DiagnosticError, GlobalVar, IRModule, Op
 from relax.prim import IntImm, SizeVar
 from relax.prim.expr import Var as PrimVar
-from relax.script import from_source
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -39,8 +36,8 @@ from relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from support import parse
 
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 VECTOR = TensorStructInfo((4,))
 BOOL = TensorStructInfo((), "bool")
 EXP = Op.get("relax.exp")
@@ -49,7 +46,7 @@ EXP = Op.get("relax.exp")
 def violations(text):
     """(rule, line) of everything the parser's check finds."""
     with pytest.raises(DiagnosticError) as caught:
-        from_source(HEAD + textwrap.dedent(text).strip() + "\n")
+        parse(text)
     return [(int(d.code[3:]), d.span.line) for d in caught.value.diagnostics if d.code.startswith("E20")]
 
 
@@ -147,7 +144,7 @@ def test_a_local_function_may_be_a_value_in_a_dataflow_block_inside_itself():
             return t
         return f(x)
     """
-    from_source(HEAD + textwrap.dedent(text.format("(f, a)")))
+    parse(text.format("(f, a)"))
     assert violations(text.format("f(a)")) == [(7, 7)]
 
 
@@ -447,15 +444,12 @@ def test_a_lone_expression_or_block_is_checked_by_what_is_in_it():
 
 
 def test_a_prim_func_has_rules_of_its_own():
-    func = from_source(
-        HEAD
-        + textwrap.dedent("""
+    func = parse("""
     @T.prim_func
     def k(a: T.handle):
         A = T.match_buffer(a, (4,), "float32")
         A[0] = T.float32(1)
-    """)
-    )
+    """)["main"]
     assert rules(func) == []
     assert rules(IRModule({"k": func})) == []
 

@@ -66,9 +66,12 @@ def test_examples_in_the_help_are_commands_that_parse(name):
     [
         (["--version"], 0, relax.__version__, ""),
         (["--explain", "E3102"], 0, "E3102: shapes that do not fit each other", ""),
+        (["--explain", "E2012"], 0, "E2012: rule 12: a module has an entry point", ""),
+        (["--explain", "E9"], 2, "", "'E9' is no diagnostic code"),
         (["explain", "e3102"], 0, "E3102: shapes that do not fit each other", ""),
         (["explain", "E3120"], 2, "", "'E3120' is no diagnostic code; there are E31"),
         ([], 2, "", "a command is missing"),
+        ([], 2, "", "usage: relax [--help]"),
         (["cmpile"], 2, "", "there is no command 'cmpile'; did you mean 'compile'?"),
         (["--frobnicate"], 2, "", "unrecognized arguments: --frobnicate"),
         (["run"], 2, "", "the following arguments are required: model"),

@@ -9,10 +9,11 @@ import relax
 from relax import te, tir, topi
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS, numbers
 
 
 def run(mod, *args, func="main"):
-    vm = relax.VirtualMachine(relax.build(mod, target="llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, target=PLAIN_LOOPS), relax.cpu())
     return vm[func](*args)
 
 
@@ -21,10 +22,6 @@ def one_function(body, *params):
     with bb.function("main", list(params)):
         bb.emit_func_output(body(bb))
     return bb.get()
-
-
-def floats(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
 def test_variables_by_position_and_keyword():
@@ -71,7 +68,7 @@ def test_emit_and_operators_in_python():
         bb.emit_func_output(gv)
     mod = bb.get()
     assert lv2.name_hint == "negated"
-    a, b = floats(3, 4), floats(3, 4, seed=1)
+    a, b = numbers(3, 4), numbers(3, 4, seed=1)
     first, (second, third) = run(mod, a, b)
     l1 = (a + b) * a - b / 2
     np.testing.assert_allclose(first.numpy(), -l1, rtol=1e-5, atol=1e-6)
@@ -95,7 +92,7 @@ def test_emit_te_with_attributes_and_shapes():
         bb.emit_func_output(v)
     mod = bb.get()
     assert "scale_by_three" in [g.name_hint for g in mod.get_global_vars()]
-    a = floats(5, 4)
+    a = numbers(5, 4)
     np.testing.assert_allclose(run(mod, a).numpy(), (3 * a + 1).sum(1), rtol=1e-4, atol=1e-5)
 
 
@@ -108,7 +105,7 @@ def test_match_cast_and_shape_values():
         z = bb.emit(relax.op.reshape(y, (m * k,)))
         s = bb.emit(relax.ShapeExpr([m, k, m * k]))
         bb.emit_func_output(relax.Tuple([z, s, relax.PrimValue(m + 1)]))
-    a = floats(3, 4)
+    a = numbers(3, 4)
     z, s, p = run(bb.get(), a)
     np.testing.assert_array_equal(z.numpy(), a.reshape(-1))
     assert list(s) == [3, 4, 12]
@@ -126,7 +123,7 @@ def test_several_functions_and_calls_between_them():
     mod = bb.finalize()
     assert mod["main"].attrs["num_input"] == 1
     assert mod["main"].attrs["global_symbol"] == "main"
-    a = floats(4)
+    a = numbers(4)
     np.testing.assert_allclose(run(mod, a).numpy(), a**4, rtol=1e-4)
 
 
@@ -163,7 +160,7 @@ def test_call_tir_family():
             relax.op.call_tir_inplace(gv_inplace, c, inplace_indices=0, out_sinfo=R.Tensor((n,), "float32"))
         )
         bb.emit_func_output(d)
-    a = floats(6)
+    a = numbers(6)
     np.testing.assert_allclose(run(bb.get(), a).numpy(), (a + 2) * 2 + 1, rtol=1e-5)
 
 
@@ -180,7 +177,7 @@ def test_packed_calls_by_extern_func():
         b = bb.emit(relax.op.call_pure_packed("compat.mul", a, x, sinfo_args=[sinfo]))
         c = bb.emit(relax.Call(relax.extern("compat.mul"), [b, x], sinfo_args=[sinfo]))
         bb.emit_func_output(c)
-    a = floats(3)
+    a = numbers(3)
     np.testing.assert_allclose(run(bb.get(), a).numpy(), a**4, rtol=1e-4)
 
 
@@ -193,7 +190,7 @@ def test_if_and_tuples_by_hand():
         fst = bb.emit(relax.TupleGetItem(pair, 0))
         snd = bb.emit(pair[1])
         bb.emit_func_output(bb.emit(relax.If(c, relax.op.add(fst, snd), relax.op.subtract(fst, snd))))
-    mod, a = bb.get(), floats(3)
+    mod, a = bb.get(), numbers(3)
     one = np.array([1, 2, 3], "float32")
     np.testing.assert_allclose(run(mod, np.array(True), a).numpy(), a + one)
     np.testing.assert_allclose(run(mod, np.array(False), a).numpy(), a - one)
@@ -214,7 +211,7 @@ def test_functions_put_together_from_nodes():
     mod = relax.transform.Normalize()(relax.IRModule.from_expr(func))
     assert relax.analysis.well_formed(mod)
     assert mod["main"].body.blocks[0].bindings[1].value.op.name == "relax.exp"
-    a = floats(2)
+    a = numbers(2)
     np.testing.assert_allclose(run(mod, a).numpy(), np.exp(a + a), rtol=1e-5)
 
 

@@ -9,10 +9,11 @@ import relax
 from relax import te, tir
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 
 def run(mod, *args):
-    return relax.VirtualMachine(relax.build(mod, "llvm"))["main"](*args)
+    return relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))["main"](*args)
 
 
 def test_a_formula_uses_the_callers_shape_variables():

@@ -8,6 +8,7 @@ import pytest
 import relax
 from relax import op
 from relax.script import relax as R
+from support import PLAIN_LOOPS
 
 
 def run(make, *arrays):
@@ -16,7 +17,7 @@ def run(make, *arrays):
     params = [relax.Var(f"x{i}", relax.TensorStructInfo(a.shape, a.dtype.name)) for i, a in enumerate(arrays)]
     with bb.function("main", params):
         bb.emit_func_output(bb.emit(make(*params)))
-    out = relax.VirtualMachine(relax.build(bb.get(), "llvm"), relax.cpu())["main"](*arrays)
+    out = relax.VirtualMachine(relax.build(bb.get(), PLAIN_LOOPS), relax.cpu())["main"](*arrays)
     return out if isinstance(out, (tuple, list)) or not hasattr(out, "numpy") else out.numpy()
 
 
@@ -300,7 +301,7 @@ def test_concat_without_an_axis_and_sums_that_keep_dimensions():
     n = b.struct_info.shape[0]
     assert joined.struct_info == R.Tensor((2 + n,), "float32")
     assert total.struct_info == named.struct_info == R.Tensor((1, 1, 1), "float32")
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"))
+    vm = relax.VirtualMachine(relax.build(bb.get(), PLAIN_LOOPS))
     ones = np.ones((2, 3, 4), "float32")
     first, second, third = vm["main"](np.zeros(2, "float32"), np.ones(3, "float32"), ones)
     assert first.numpy().tolist() == [0, 0, 1, 1, 1]

@@ -9,10 +9,11 @@ import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 
 def build(mod):
-    return relax.VirtualMachine(relax.build(mod, target="llvm"), relax.cpu())
+    return relax.VirtualMachine(relax.build(mod, target=PLAIN_LOOPS), relax.cpu())
 
 
 def test_tensors():
@@ -164,7 +165,7 @@ def test_profile():
             y = R.exp(x)
             return y
 
-    vm = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu(), profile=True)
+    vm = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu(), profile=True)
     assert "exp" in str(vm.profile("main", relax.nd.array(np.ones(2, "float32"))))
 
 
@@ -205,7 +206,7 @@ def test_exec_mode_and_params():
             return R.add(x, w)
 
     w = relax.nd.array(np.ones(2, "float32"))
-    ex = relax.build(Module, target="llvm", params={"w": [w] if False else w}, exec_mode="bytecode")
+    ex = relax.build(Module, target=PLAIN_LOOPS, params={"w": [w] if False else w}, exec_mode="bytecode")
     out = relax.VirtualMachine(ex, relax.cpu())["main"](np.ones(2, "float32"))
     np.testing.assert_array_equal(out.numpy(), [2, 2])
 

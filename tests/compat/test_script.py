@@ -9,15 +9,12 @@ import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS, numbers
 
 
 def run(mod, *args):
-    out = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](*args)
+    out = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"](*args)
     return out.numpy() if hasattr(out, "numpy") else out
-
-
-def floats(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype("float32")
 
 
 def test_a_function_alone():
@@ -30,7 +27,7 @@ def test_a_function_alone():
 
     assert main.attrs["num_input"] == 1
     mod = relax.IRModule.from_expr(main)
-    np.testing.assert_allclose(run(mod, floats(2, 3)), floats(2, 3) + 1)
+    np.testing.assert_allclose(run(mod, numbers(2, 3)), numbers(2, 3) + 1)
 
 
 def test_match_cast_and_shapes():
@@ -45,8 +42,8 @@ def test_match_cast_and_shapes():
             s2: R.Shape([a + n, b]) = R.shape([a + n, b])
             return (z, s2, R.prim_value(n), R.str("done"), R.shape_of(y))
 
-    z, s, p, text, shape = run(Module, floats(2, 3), relax.ShapeTuple([1, 2]))
-    np.testing.assert_array_equal(z.numpy(), floats(2, 3).reshape(-1))
+    z, s, p, text, shape = run(Module, numbers(2, 3), relax.ShapeTuple([1, 2]))
+    np.testing.assert_array_equal(z.numpy(), numbers(2, 3).reshape(-1))
     assert (list(s), p, str(text), list(shape)) == ([3, 2], 2, "done", [2, 3])
 
 
@@ -125,7 +122,7 @@ def test_prim_func_forms():
             gv = R.call_tir(cls.softplus, (x,), out_sinfo=R.Tensor((8,), "float32"))
             return gv
 
-    x = floats(8)
+    x = numbers(8)
     expected = np.where(np.arange(8) < 6, np.log1p(np.exp(x)), 0)
     np.testing.assert_allclose(run(Module, x), expected, rtol=1e-5)
     assert "global_symbol" not in Module["softplus"].attrs
@@ -147,7 +144,7 @@ def test_scalars_of_call_tir():
             gv = R.call_tir(Module.fill, (x,), out_sinfo=R.Tensor((4,), "float32"), tir_vars=R.shape([k]))
             return gv
 
-    np.testing.assert_allclose(run(Module, floats(4), relax.ShapeTuple([3])), floats(4) * 3)
+    np.testing.assert_allclose(run(Module, numbers(4), relax.ShapeTuple([3])), numbers(4) * 3)
 
 
 @pytest.mark.parametrize("hidden, act", [(4, R.nn.relu), (8, R.nn.silu)])
@@ -163,7 +160,7 @@ def test_generated_from_python(hidden, act):
                 R.output(y)
             return y
 
-    x = floats(2, hidden)
+    x = numbers(2, hidden)
     expected = np.maximum(x, 0) if hidden == 4 else x / (1 + np.exp(-x))
     np.testing.assert_allclose(run(Module, x), expected, rtol=1e-5, atol=1e-6)
 
@@ -180,7 +177,7 @@ def test_virtual_devices():
             return y
 
     assert len(Module.global_infos["vdevice"]) == 2
-    np.testing.assert_allclose(run(Module, floats(2)), floats(2) * 2)
+    np.testing.assert_allclose(run(Module, numbers(2)), numbers(2) * 2)
 
 
 def test_from_source_with_names():
@@ -199,7 +196,7 @@ class Module:
         return gv
 """
     mod = relax.script.from_source(program, extra_vars={"SIZE": 3})
-    np.testing.assert_allclose(run(mod, floats(3)), -np.exp(floats(3)), rtol=1e-6)
+    np.testing.assert_allclose(run(mod, numbers(3)), -np.exp(numbers(3)), rtol=1e-6)
 
 
 def test_inplace_and_packed_calls():
@@ -221,7 +218,7 @@ def test_inplace_and_packed_calls():
             w: R.Tensor((3,), "float32") = t
             return w
 
-    np.testing.assert_allclose(run(Module, floats(3)), floats(3) + 3)
+    np.testing.assert_allclose(run(Module, numbers(3)), numbers(3) + 3)
 
 
 def test_python_operators_and_tuples():
@@ -232,6 +229,6 @@ def test_python_operators_and_tuples():
         b, c = (t[1], t[2])
         return a + b * c
 
-    a, b = floats(2), floats(2) + 3
+    a, b = numbers(2), numbers(2) + 3
     mod = relax.IRModule.from_expr(main)
     np.testing.assert_allclose(run(mod, a, b), a + b + (a - b) * (a * b), rtol=1e-5, atol=1e-6)

@@ -12,6 +12,7 @@ from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 HEAD = """
 @T.prim_func
@@ -37,7 +38,7 @@ def run(body, compiled=True):
     tir.interpret(func, a, b)
     if compiled:
         c = np.zeros(16, "float32")
-        codegen.build_module({"main": func})["main"](a.copy(), c)
+        codegen.build_module({"main": func}, PLAIN_LOOPS)["main"](a.copy(), c)
         np.testing.assert_allclose(c, b, rtol=1e-5)
     return a, b
 
@@ -390,7 +391,7 @@ def test_macros_of_relax():
 
     assert_structural_equal(from_source(Module.script(show_meta=True)), Module)
     x = np.array([0.5, 1], "float32")
-    out = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu())["main"](x).numpy()
+    out = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu())["main"](x).numpy()
     np.testing.assert_allclose(out, 4 * np.exp(x), rtol=1e-5)
 
 
@@ -420,7 +421,7 @@ def test_emit_te_and_facts_of_tensors():
     assert_structural_equal(from_source(Module.script(show_meta=True)), Module)
     assert {g.name_hint for g in Module.get_global_vars()} == {"main", "add", "scaled_by_n"}
     x = np.ones((4, 3), "float32")
-    d, e, s = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu())["main"](x)
+    d, e, s = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu())["main"](x)
     np.testing.assert_allclose(d.numpy(), np.full(12, 7))
     assert (e.numpy().tolist(), s) == ([1, 1], 3)
 
@@ -524,7 +525,7 @@ def test_views():
             return (whole, part, same)
 
     x = np.arange(12, dtype="float32").reshape(3, 4)
-    vm = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu())
     whole, part, same = (t.numpy() for t in vm["main"](x))
     np.testing.assert_array_equal(whole, x.reshape(4, 3))
     np.testing.assert_array_equal(part, x.ravel()[2:8].reshape(3, 2))

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from relax import codegen, te, tir
+from support import PLAIN_LOOPS
 
 
 def run(tensors, *arrays):
     func = te.create_prim_func(tensors)
     results = [np.empty(arrays[0].shape, str(tensors[-1].dtype)) for _ in range(2)]
     tir.interpret(func, *arrays, results[0])
-    codegen.build_module({"main": func})["main"](*arrays, results[1])
+    codegen.build_module({"main": func}, PLAIN_LOOPS)["main"](*arrays, results[1])
     np.testing.assert_allclose(*results, rtol=1e-6)
     return results[1]
 

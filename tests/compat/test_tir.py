@@ -10,10 +10,11 @@ from relax import codegen, tir
 from relax.ir import DiagnosticError, assert_structural_equal, structural_equal, structural_hash
 from relax.script import from_source
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 
 def compiled(func, *arrays):
-    codegen.build_module({"main": func})["main"](*arrays)
+    codegen.build_module({"main": func}, PLAIN_LOOPS)["main"](*arrays)
 
 
 @T.prim_func

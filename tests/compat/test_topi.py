@@ -7,6 +7,7 @@ import pytest
 
 import relax
 from relax import topi
+from support import PLAIN_LOOPS, numbers
 
 
 def run(function, arrays, **options):
@@ -14,28 +15,24 @@ def run(function, arrays, **options):
     bb = relax.BlockBuilder()
     with bb.function("main", params):
         bb.emit_func_output(bb.emit_te(function, *params, **options))
-    return relax.VirtualMachine(relax.build(bb.get(), "llvm"), relax.cpu())["main"](*arrays).numpy()
-
-
-def floats(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+    return relax.VirtualMachine(relax.build(bb.get(), PLAIN_LOOPS), relax.cpu())["main"](*arrays).numpy()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_dense(rows):
-    x, w, b = floats(rows, 4), floats(3, 4, seed=1), floats(3, seed=2)
+    x, w, b = numbers(rows, 4), numbers(3, 4, seed=1), numbers(3, seed=2)
     np.testing.assert_allclose(run(topi.nn.dense, [x, w]), x @ w.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(run(topi.nn.dense, [x, w, b]), x @ w.T + b, rtol=1e-4, atol=1e-5)
 
 
 def test_matmul_and_flatten():
-    x, w = floats(2, 4), floats(4, 3, seed=1)
+    x, w = numbers(2, 4), numbers(4, 3, seed=1)
     np.testing.assert_allclose(run(topi.nn.matmul, [x, w]), x @ w, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(run(topi.nn.flatten, [x]), x.reshape(-1))
 
 
 def test_bias_add_and_leaky_relu():
-    x, b = floats(2, 3, 4), floats(3, seed=1)
+    x, b = numbers(2, 3, 4), numbers(3, seed=1)
     np.testing.assert_allclose(run(topi.nn.bias_add, [x, b], axis=1), x + b[:, None], rtol=1e-6)
     np.testing.assert_allclose(
         run(topi.nn.leaky_relu, [x], alpha=0.1), np.where(x > 0, x, x * 0.1), rtol=1e-5
@@ -44,7 +41,7 @@ def test_bias_add_and_leaky_relu():
 
 @pytest.mark.parametrize("size", [0, 1, 4])
 def test_pad(size):
-    x = floats(size, 3)
+    x = numbers(size, 3)
     out = run(topi.nn.pad, [x], pad_before=[1, 0], pad_after=[2, 1], pad_value=-1.0)
     np.testing.assert_array_equal(out, np.pad(x, ((1, 2), (0, 1)), constant_values=-1))
     np.testing.assert_array_equal(run(topi.nn.pad, [x], pad_before=[1, 1]), np.pad(x, 1))
@@ -56,8 +53,8 @@ def test_pipelines_by_name():
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit(relax.op.nn.relu(x)))
     mod = relax.get_pipeline("zero")(bb.get())
-    out = relax.VirtualMachine(relax.build(mod, "llvm"), relax.device("llvm"))["main"](floats(3, 4))
-    np.testing.assert_array_equal(out.numpy(), np.maximum(floats(3, 4), 0))
+    out = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.device("llvm"))["main"](numbers(3, 4))
+    np.testing.assert_array_equal(out.numpy(), np.maximum(numbers(3, 4), 0))
     both = relax.transform.Sequential(
         passes=[relax.get_pipeline("zero")], opt_level=0, name="all", required=[]
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -33,14 +32,7 @@ from relax.struct_info import (
     TupleStructInfo,
 )
 from relax.transform import LegalizeOps
-
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
-
-
-def parse(text):
-    result = from_source(HEAD + textwrap.dedent(text).strip() + "\n")
-    return result if isinstance(result, IRModule) else IRModule({"main": result})
-
+from support import parse
 
 n, m = SizeVar("n", "int64"), SizeVar("m", "int64")
 

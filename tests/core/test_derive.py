@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 
 import pytest
@@ -16,7 +15,6 @@ from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, GlobalVar, IRModule, RelaxWarning, register_op
 from relax.ir.transform import PassContext
 from relax.prim import SizeVar
-from relax.script import from_source
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -26,13 +24,7 @@ from relax.struct_info import (
     TupleStructInfo,
     register_derivation,
 )
-
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
-
-
-def parse(text):
-    result = from_source(HEAD + textwrap.dedent(text).strip() + "\n")
-    return result if isinstance(result, IRModule) else IRModule({"main": result})
+from support import parse
 
 
 def infos(text, name="main"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 
 import pytest
@@ -29,7 +28,6 @@ from relax.expr import (
 from relax.info.text import struct_info_text
 from relax.ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxWarning, Source, Span, register_op
 from relax.prim import SizeVar
-from relax.script import from_source
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -38,14 +36,9 @@ from relax.struct_info import (
     TupleStructInfo,
     register_derivation,
 )
+from support import parse
 
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 VECTOR = TensorStructInfo((4,))
-
-
-def parse(text):
-    result = from_source(HEAD + textwrap.dedent(text).strip() + "\n")
-    return result if isinstance(result, IRModule) else IRModule({"main": result})
 
 
 def infos(text, name="main"):

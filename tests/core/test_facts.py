@@ -27,6 +27,7 @@ from relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from support import PLAIN_LOOPS
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 n, m, k = (SizeVar(name, "int64") for name in "nmk")
@@ -204,7 +205,7 @@ def test_a_fact_that_is_lost_weakens_only():
     result = Rederive(swept).visit_expr(swept["main"])
     assert (info({"main": result}, "z"), struct_info_text(result.ret_struct_info)) == (UNKNOWN, KNOWN)
     assert well_formed(relax.IRModule({"main": result}))
-    main = relax.VirtualMachine(relax.build(swept), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(swept, PLAIN_LOOPS), relax.cpu())["main"]
     three, four = (relax.nd.array(np.arange(size, dtype="float32")) for size in (3, 4))
     assert main(three, three).numpy().tolist() == [0, 2, 4]
     with pytest.raises((ValueError, AssertionError), match="broadcast|dimension 0"):
@@ -215,7 +216,7 @@ def test_a_fact_that_is_lost_weakens_only():
 def test_programs_with_facts_run(name):
     body = PROGRAMS[name][0]
     extra = ', d: R.Tensor(("k",), "float32")' if "(k" in body else ""
-    main = relax.VirtualMachine(relax.build(parse(body, params=extra)), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(parse(body, params=extra), PLAIN_LOOPS), relax.cpu())["main"]
     for size in (0, 2, 6):
         value = relax.nd.array(np.arange(size, dtype="float32"))
         more = [relax.nd.array(np.zeros(size // 2, "float32"))] if extra else []
@@ -381,7 +382,7 @@ def test_an_assertion_is_an_assert_op():
     assert_structural_equal(
         written, parse('R.assert_op(R.prim_value(n % 2 == 0), format="{{odd}}")\nreturn x')
     )
-    main = relax.VirtualMachine(relax.build(written), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(written, PLAIN_LOOPS), relax.cpu())["main"]
     even, odd = (relax.nd.array(np.zeros(size, "float32")) for size in (2, 3))
     assert main(even, even).numpy().tolist() == [0, 0]
     with pytest.raises(AssertionError, match="{odd}"):

@@ -14,11 +14,9 @@ import pytest
 
 import relax
 from relax.derive.normalize import normalize_module
-from relax.ir import DiagnosticError, IRModule, RelaxWarning
+from relax.ir import DiagnosticError, RelaxWarning
 from relax.ir.transform import PassContext
-from relax.script import from_source
-
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
+from support import PLAIN_LOOPS, parse
 
 F = 'R.Callable((R.Tensor((4,), "float32"),), {})'
 VECTOR = 'R.Tensor((4,), "float32")'
@@ -101,11 +99,6 @@ PLACES = {
 }  # fmt: skip
 
 
-def parse(text):
-    result = from_source(HEAD + textwrap.dedent(text).strip() + "\n")
-    return result if isinstance(result, IRModule) else IRModule({"main": result})
-
-
 def warned(text):
     """The module of a text, and the warnings of it."""
     with warnings.catch_warnings(record=True) as caught:
@@ -186,7 +179,7 @@ RUNS = {
 def test_the_check_is_made_at_run_time(kind, place):
     good, bad, message = RUNS[kind]
     mod, _ = warned(program(kind, place))
-    main = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     main(good())
     with pytest.raises((TypeError, ValueError), match=message):
         main(bad())
@@ -216,10 +209,10 @@ class M:
 def test_a_functions_own_struct_info_is_checked_at_run_time():
     mod, [found] = warned(FUNCTIONS.format("(4,)", "(0,)"))
     assert "takes: argument 0 may not fit, it is checked at run time" in found
-    relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](True)
+    relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"](True)
     mod, _ = warned(FUNCTIONS.format("(5,)", "(1,)"))
     with pytest.raises(TypeError, match=r"parameter f: the function .* does not fit: its result is"):
-        relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](True)
+        relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"](True)
 
 
 # -------------------------------------------------------------------------------- what is proved wrong
@@ -284,7 +277,7 @@ def test_a_condition_that_may_be_none_is_checked_when_it_is_asked(have):
         parse(CONDITION.format(have, hint))
     with PassContext(config={"relax.strict": True}), pytest.raises(DiagnosticError, match="E3010"):
         parse(CONDITION.format(have, "pass"))
-    main = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     assert main(relax.nd.array(np.array(True)), tensor(4)).numpy().tolist() == [1, 1, 1, 1]
     assert main(relax.nd.array(np.array(False)), tensor(4)).numpy().tolist() == [0, 0, 0, 0]
     for wrong in (np.array([True]), np.array(1), np.array([], dtype=bool)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 
 import pytest
@@ -27,7 +26,6 @@ from relax.expr import (
 from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
 from relax.prim import SizeVar
-from relax.script import from_source
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -36,20 +34,19 @@ from relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from support import main, parse
 
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 VECTOR = TensorStructInfo((4,))
 BOOL = TensorStructInfo((), "bool")
 
 
-def parse(text):
-    result = from_source(HEAD + textwrap.dedent(text).strip() + "\n")
-    return result if isinstance(result, IRModule) else IRModule({"main": result})
+X = 'x: R.Tensor((4,), "float32")'
+X_AND_C = f'{X}, c: R.Tensor((), "bool")'
 
 
-def same(text, plain):
-    """Two texts are one program, names aside."""
-    assert_structural_equal(parse(text), parse(plain))
+def same(body, plain, params=X):
+    """Two bodies of `main` are one program, names aside."""
+    assert_structural_equal(main(body, params), main(plain, params))
 
 
 def complaints(text):
@@ -79,139 +76,115 @@ def test_rebinding_a_name_makes_a_new_variable():
 
 def test_a_rebound_name_may_hold_something_else():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        x = R.shape_of(x)
-        x = (x, x)
-        x = x[1]
-        return x
+    x = R.shape_of(x)
+    x = (x, x)
+    x = x[1]
+    return x
     """, """
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.shape_of(x)
-        b = (a, a)
-        c = b[1]
-        return c
+    a = R.shape_of(x)
+    b = (a, a)
+    c = b[1]
+    return c
     """)  # fmt: skip
 
 
 def test_a_loop_of_the_text_rebinds_a_name_each_time():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        for i in range(3):
-            x = R.exp(x)
-        return x
+    for i in range(3):
+        x = R.exp(x)
+    return x
     """, """
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.exp(x)
-        b = R.exp(a)
-        c = R.exp(b)
-        return c
+    a = R.exp(x)
+    b = R.exp(a)
+    c = R.exp(b)
+    return c
     """)  # fmt: skip
 
 
 def test_what_a_branch_rebinds_is_the_old_one_after_it():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        if c:
-            x = R.sin(x)
-            y = R.exp(x)
-        else:
-            y = R.cos(x)
-        z = R.add(x, y)
-        return z
+    if c:
+        x = R.sin(x)
+        y = R.exp(x)
+    else:
+        y = R.cos(x)
+    z = R.add(x, y)
+    return z
     """, """
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        if c:
-            inner = R.sin(x)
-            y = R.exp(inner)
-        else:
-            y = R.cos(x)
-        z = R.add(x, y)
-        return z
-    """)  # fmt: skip
+    if c:
+        inner = R.sin(x)
+        y = R.exp(inner)
+    else:
+        y = R.cos(x)
+    z = R.add(x, y)
+    return z
+    """, X_AND_C)  # fmt: skip
 
 
 def test_a_branch_may_shadow_its_own_condition_and_be_nested():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        c = R.logical_not(c)
         if c:
-            c = R.logical_not(c)
-            if c:
-                x = R.sin(x)
-                y = x
-            else:
-                y = x
-            y = R.exp(y)
+            x = R.sin(x)
+            y = x
         else:
             y = x
-        t = (c, x, y)
-        return t
+        y = R.exp(y)
+    else:
+        y = x
+    t = (c, x, y)
+    return t
     """, """
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        if c:
-            d = R.logical_not(c)
-            if d:
-                x1 = R.sin(x)
-                y1 = x1
-            else:
-                y1 = x
-            y = R.exp(y1)
+    if c:
+        d = R.logical_not(c)
+        if d:
+            x1 = R.sin(x)
+            y1 = x1
         else:
-            y = x
-        t = (c, x, y)
-        return t
-    """)  # fmt: skip
+            y1 = x
+        y = R.exp(y1)
+    else:
+        y = x
+    t = (c, x, y)
+    return t
+    """, X_AND_C)  # fmt: skip
 
 
 def test_the_name_an_if_binds_may_be_one_that_exists():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        if c:
-            x = R.sin(x)
-        else:
-            x = R.cos(x)
-        return x
+    if c:
+        x = R.sin(x)
+    else:
+        x = R.cos(x)
+    return x
     """, """
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        if c:
-            y = R.sin(x)
-        else:
-            y = R.cos(x)
-        return y
-    """)  # fmt: skip
+    if c:
+        y = R.sin(x)
+    else:
+        y = R.cos(x)
+    return y
+    """, X_AND_C)  # fmt: skip
 
 
 def test_a_local_functions_names_are_its_own():
     same("""
     @R.function
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-        @R.function
-        def f(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            y = R.sin(x)
-            x = R.exp(y)
-            return x
-        z = R.add(x, y)
-        return z
+    def f(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        y = R.sin(x)
+        x = R.exp(y)
+        return x
+    z = R.add(x, y)
+    return z
     """, """
     @R.function
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-        @R.function
-        def f(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            b = R.sin(a)
-            c = R.exp(b)
-            return c
-        z = R.add(x, y)
-        return z
-    """)  # fmt: skip
+    def f(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        b = R.sin(a)
+        c = R.exp(b)
+        return c
+    z = R.add(x, y)
+    return z
+    """, 'x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")')  # fmt: skip
 
 
 def test_a_local_function_captures_the_variable_that_had_the_name_then():
@@ -232,76 +205,64 @@ def test_a_local_function_captures_the_variable_that_had_the_name_then():
 def test_a_local_function_may_shadow_one():
     same("""
     @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        @R.function
-        def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            return a
-        g = f
-        @R.function
-        def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            return f(a)
-        return (f(x), g(x))
+    def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return a
+    g = f
+    @R.function
+    def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return f(a)
+    return (f(x), g(x))
     """, """
     @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        @R.function
-        def first(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            return a
-        g = first
-        @R.function
-        def recursive(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            return recursive(a)
-        return (recursive(x), g(x))
+    def first(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return a
+    g = first
+    @R.function
+    def recursive(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return recursive(a)
+    return (recursive(x), g(x))
     """)  # fmt: skip
 
 
 def test_a_name_rebound_in_a_dataflow_block_is_the_old_one_after_it_unless_it_is_an_output():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            x = R.sin(x)
-            y = R.exp(x)
-            R.output(y)
-        z = R.add(x, y)
-        with R.dataflow():
-            z = R.cos(z)
-            z = R.exp(z)
-            R.output(z)
-        return z
+    with R.dataflow():
+        x = R.sin(x)
+        y = R.exp(x)
+        R.output(y)
+    z = R.add(x, y)
+    with R.dataflow():
+        z = R.cos(z)
+        z = R.exp(z)
+        R.output(z)
+    return z
     """, """
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            lv = R.sin(x)
-            y = R.exp(lv)
-            R.output(y)
-        z = R.add(x, y)
-        with R.dataflow():
-            lv = R.cos(z)
-            gv = R.exp(lv)
-            R.output(gv)
-        return gv
+    with R.dataflow():
+        lv = R.sin(x)
+        y = R.exp(lv)
+        R.output(y)
+    z = R.add(x, y)
+    with R.dataflow():
+        lv = R.cos(z)
+        gv = R.exp(lv)
+        R.output(gv)
+    return gv
     """)  # fmt: skip
 
 
 def test_an_output_is_seen_in_its_own_block_too():
     same("""
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            x = R.sin(x)
-            y = R.exp(x)
-            R.output(x, y)
-        return (x, y)
+    with R.dataflow():
+        x = R.sin(x)
+        y = R.exp(x)
+        R.output(x, y)
+    return (x, y)
     """, """
-    @R.function
-    def main(a: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            b = R.sin(a)
-            c = R.exp(b)
-            R.output(b, c)
-        return (b, c)
+    with R.dataflow():
+        b = R.sin(x)
+        c = R.exp(b)
+        R.output(b, c)
+    return (b, c)
     """)  # fmt: skip
 
 

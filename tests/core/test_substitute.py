@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 
 from relax import op
@@ -14,15 +12,8 @@ from relax.expr import Var, const
 from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
 from relax.prim import SizeVar
-from relax.script import from_source
 from relax.struct_info import ShapeStructInfo, TensorStructInfo
-
-HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
-
-
-def parse(text):
-    return from_source(HEAD + textwrap.dedent(text).strip() + "\n")
-
+from support import parse
 
 PROGRAM = """
 @R.function
@@ -54,7 +45,7 @@ def test_a_variable_is_replaced_and_the_rest_is_shared():
 
 
 def test_shape_variables_are_replaced_in_values_annotations_and_derived_struct_info():
-    func = parse(PROGRAM)
+    func = parse(PROGRAM)["main"]
     found = func.bind_symbolic_vars({"n": 3})
     assert_structural_equal(
         found,
@@ -64,7 +55,7 @@ def test_shape_variables_are_replaced_in_values_annotations_and_derived_struct_i
             .replace("n * 4", "12")
             .replace("n + 1", "4")
             .replace("(n, 4)", "(3, 4)")
-        ),
+        )["main"],
     )
     assert struct_info_text(found.struct_info.params[0]) == 'R.Tensor((3, 4), "float32")'
     assert well_formed(IRModule({"main": found}))
@@ -88,7 +79,7 @@ def op_function(x):
 
 
 def test_a_copy_shares_no_variable_and_means_the_same():
-    func = parse(PROGRAM)
+    func = parse(PROGRAM)["main"]
     found = copy_with_new_vars(func)
     assert_structural_equal(found, func)
     assert not set(all_vars(found)) & set(all_vars(func))
@@ -100,7 +91,7 @@ def test_a_copy_shares_no_variable_and_means_the_same():
 
 
 def test_parameters_are_bound_to_values():
-    func = parse(PROGRAM)
+    func = parse(PROGRAM)["main"]
     value = const([[1.0] * 4] * 5)
     found = normalize_function(func.bind_params({"x": value}))
     assert [p.name_hint for p in found.params] == ["y"]
@@ -112,7 +103,7 @@ def test_parameters_are_bound_to_values():
 
 
 def test_a_value_that_does_not_fit_its_parameter_is_refused():
-    func = parse(PROGRAM)
+    func = parse(PROGRAM)["main"]
     with pytest.raises(
         DiagnosticError, match="the value of x does not fit: dtype: expected float32, found int32"
     ):

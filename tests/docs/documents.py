@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import both_modes
+import numpy as np
 
 import relax
 from relax.ir import RelaxWarning
@@ -110,7 +111,9 @@ class Runner:
         self.count = 0
 
     def run(self) -> Iterator[tuple[Block, Said]]:
-        """Run the blocks, one by one."""
+        """Run the blocks, one by one; NumPy's global generator, which documents may draw from, is seeded meanwhile."""
+        generator = np.random.get_state()
+        np.random.seed(0)
         sys.modules[self.module.__name__] = self.module  # where dataclasses look for what annotations mean
         try:
             parent = prelude_of(self.path)
@@ -122,6 +125,7 @@ class Runner:
                 if block.runs:
                     yield block, self._block(block, whole)
         finally:
+            np.random.set_state(generator)
             del sys.modules[self.module.__name__]
 
     def _prelude(self, path: Path) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -149,20 +147,6 @@ def test_explain_of_what_is_no_code():
         relax.explain("E3120")
     with pytest.raises(ValueError, match="'shape' is no diagnostic code$"):
         relax.explain("shape")
-
-
-@pytest.mark.parametrize(
-    "arguments, code, out, err",
-    [
-        (["--explain", "E2012"], 0, "E2012: rule 12: a module has an entry point", ""),
-        (["--explain", "E9"], 2, "", "'E9' is no diagnostic code"),
-        (["--version"], 0, relax.__version__, ""),
-        ([], 2, "", "usage: relax [--help]"),
-    ],
-)
-def test_on_the_command_line(arguments, code, out, err):
-    result = subprocess.run([sys.executable, "-m", "relax", *arguments], capture_output=True, text=True)
-    assert (result.returncode, out in result.stdout, err in result.stderr) == (code, True, True)
 
 
 def test_the_short_guide_leads_here():

@@ -17,6 +17,7 @@ from relax.script import relax as R
 from relax.script import tir as T
 from relax.struct_info import ObjectStructInfo, TensorStructInfo
 from relax.transform.pipeline import DEFAULT
+from support import PLAIN_LOOPS
 
 
 def vec(*values):
@@ -240,7 +241,9 @@ def test_closures_go_out_and_come_back():
 def test_closures_of_another_machine():
     """A function of a compiled module, or of another interpreter, is called there."""
     relax.register_func("test.interpreter.apply", lambda f, x: f(f(x)), override=True)
-    compiled = relax.VirtualMachine(relax.build(Functions), relax.cpu())["adder"](vec(2).reshape(()))
+    compiled = relax.VirtualMachine(relax.build(Functions, PLAIN_LOOPS), relax.cpu())["adder"](
+        vec(2).reshape(())
+    )
     other = Interpreter(Functions)["adder"](vec(3).reshape(()))
     for add, wanted in ((compiled, [5, 6]), (other, [7, 8])):
         assert relax.interpret(Functions, "compose", add, vec(1, 2)).numpy().tolist() == wanted

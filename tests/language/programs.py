@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import relax
-from relax.analysis import assert_well_formed
+import support
 from relax.ir import DiagnosticError, IRModule, RelaxWarning
-from relax.ir.transform import PassContext, VerifyInstrument
 from relax.script import from_source
+from support import PLAIN_LOOPS
 
 
 @functools.cache
@@ -36,8 +36,7 @@ def module(program: str | IRModule) -> IRModule:
 @functools.cache
 def machine(program: str | IRModule) -> relax.VirtualMachine:
     """A program compiled, every pass verified on the way, and loaded; once for each program."""
-    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return relax.VirtualMachine(relax.build(module(program), "llvm -opt-level=1"), relax.cpu())
+    return support.machine(module(program), PLAIN_LOOPS)
 
 
 def compiled(program: str | IRModule, function: str, *args: Any) -> Any:
@@ -71,7 +70,7 @@ def warned(program: str) -> list[tuple[str, str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _parsed.cache_clear()
-        relax.build(module(program), "llvm")
+        relax.build(module(program), PLAIN_LOOPS)
     found = [str(w.message).strip() for w in caught if issubclass(w.category, RelaxWarning)]
     first = dict.fromkeys(text.splitlines()[0] for text in found)
     return [(line[8:13], line[16:]) for line in first]

@@ -61,8 +61,15 @@ RULE_TESTS = ("test_the_broken_program_is_refused", "test_the_repaired_program_r
 BY_API = (1, 2, 3, 7, 9)
 """Rules that the parser sees to by itself: programs built by API break them."""
 
-DEEPER = dict.fromkeys((14, 15, 16), "test_rules_14_15_16_")
+DEEPER = dict.fromkeys((14, 15, 16), "test_rules_14_15_16_") | dict.fromkeys(
+    (19, 20), "test_rules_19_and_20_"
+)
 """Where the tests in depth of a rule are not called test_rule_<number>_…: what they are called."""
+
+IN_TEXT = (4, 6, 8, 11, 13, 21)
+"""Rules whose test in depth is a text, with the place, the hint, and all ways into the compiler."""
+
+BROKEN_PROGRAMS = "analysis/test_broken_programs.py::test_a_broken_program_is_answered_with_its_rule"
 
 
 @dataclass
@@ -147,7 +154,10 @@ def _rules() -> Iterator[Row]:
         tests = [f"language/test_5_rules.py::{name}[{number}]" for name in RULE_TESTS]
         if number in BY_API:
             tests.append(f"language/test_5_rules.py::test_the_rules_hold_for_programs_built_by_api[{number}]")
-        tests.append(f"analysis/test_well_formed.py -k {DEEPER.get(number, f'test_rule_{number}_')}")
+        if number in IN_TEXT:
+            tests.append(f"{BROKEN_PROGRAMS}[rule {number}]")
+        else:
+            tests.append(f"analysis/test_well_formed.py -k {DEEPER.get(number, f'test_rule_{number}_')}")
         yield Row(f"{star}Rule {number}: {words[number]}", tests, {"compile time", "both"})
 
 

@@ -1,6 +1,6 @@
 """Section 5: the 22 rules. For each a program that breaks it, what is said, and the way out, which runs.
 
-Depth (other ways to break a rule, lines and columns) is in tests/analysis/test_well_formed.py.
+Depth (other ways to break a rule, lines and columns) is in tests/analysis: test_well_formed.py, test_broken_programs.py.
 """
 
 from __future__ import annotations

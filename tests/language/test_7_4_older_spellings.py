@@ -11,6 +11,7 @@ from programs import floats, module, ones, packed
 
 import relax
 from relax.ir import structural_equal
+from support import PLAIN_LOOPS
 
 
 @packed("language.older.double")
@@ -205,5 +206,5 @@ def test_the_older_call_tir(run, size):
 def test_the_older_build():
     """relax.vm.build is relax.build."""
     mod = module(OLDER["@R.func"][0])
-    vm = relax.VirtualMachine(relax.vm.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.vm.build(mod, PLAIN_LOOPS), relax.cpu())
     assert vm["main"](np.array(3)).numpy() == 3

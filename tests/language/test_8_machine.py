@@ -13,6 +13,7 @@ from programs import floats, machine, module, ones, packed
 
 import relax
 from relax import runtime
+from support import PLAIN_LOOPS
 
 PROGRAM = """
 @I.ir_module
@@ -41,13 +42,13 @@ def instructions(executable):
 
 def test_there_are_four_instructions():
     """Four instructions: call, ret, if, goto."""
-    executable = relax.build(module(PROGRAM), "llvm")
+    executable = relax.build(module(PROGRAM), PLAIN_LOOPS)
     assert {word for word, _ in instructions(executable)} == {"call", "ret", "if", "goto"}
 
 
 def test_an_executable_prints_as_text():
     """An Executable prints as text: functions, instructions, constants."""
-    text = relax.build(module(PROGRAM), "llvm").as_text()
+    text = relax.build(module(PROGRAM), PLAIN_LOOPS).as_text()
     assert "@main(%0: x, %1: c):" in text
     assert re.search(r"^c\d+ = 'main: parameter x'$", text, re.MULTILINE)
     assert re.search(
@@ -57,7 +58,7 @@ def test_an_executable_prints_as_text():
 
 def test_everything_else_is_a_packed_function():
     """Everything else is a packed function: vm.builtin.*, kernels, functions of the process."""
-    calls = [rest for word, rest in instructions(relax.build(module(PROGRAM), "llvm")) if word == "call"]
+    calls = [rest for word, rest in instructions(relax.build(module(PROGRAM), PLAIN_LOOPS)) if word == "call"]
     called = {re.sub(r"^%\d+ = ", "", call).partition("(")[0] for call in calls}
     assert called >= {"vm.builtin.alloc_shape_heap", "vm.builtin.match", "vm.builtin.make_shape", "add"}
     assert {name for name in called if name.startswith("vm.") and not name.startswith("vm.builtin.")} == set()
@@ -65,7 +66,7 @@ def test_everything_else_is_a_packed_function():
 
 def test_shape_arithmetic_goes_through_the_shape_heap():
     """The shape heap: matching stores dimensions in slots, compiled code computes others, shapes are made of slots."""
-    text = relax.build(module(PROGRAM), "llvm").as_text()
+    text = relax.build(module(PROGRAM), PLAIN_LOOPS).as_text()
     assert "shape_func" in text
     vm = machine(PROGRAM)
     for n, m in ((0, 3), (1, 1), (2, 3)):
@@ -81,7 +82,7 @@ def test_only_the_branch_that_is_taken_runs(run):
 
 def test_an_executable_is_saved_and_loaded(tmp_path):
     """An Executable saves and loads; what is loaded is the same and does the same."""
-    executable = relax.build(module(PROGRAM), "llvm")
+    executable = relax.build(module(PROGRAM), PLAIN_LOOPS)
     executable.save(tmp_path / "program.relax")
     loaded = relax.Executable.load(tmp_path / "program.relax")
     assert loaded.as_text() == executable.as_text()
@@ -93,7 +94,7 @@ def test_an_executable_is_saved_and_loaded(tmp_path):
 
 def test_an_executable_runs_without_the_compiler(tmp_path):
     """An Executable runs without the compiler installed."""
-    relax.build(module(PROGRAM), "llvm").save(tmp_path / "program.relax")
+    relax.build(module(PROGRAM), PLAIN_LOOPS).save(tmp_path / "program.relax")
     script = textwrap.dedent(f"""
         import sys
         for name in ("llvmlite", "rich", "relax.vm", "relax.expr", "relax.script", "relax.codegen", "relax.tir"):

@@ -15,6 +15,7 @@ from relax.prim import mark_nonnegative
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.struct_info import ShapeStructInfo, TensorStructInfo
+from support import PLAIN_LOOPS
 
 
 def size(name: str) -> PrimVar:
@@ -193,7 +194,7 @@ class Detector:
 
 def test_selected_boxes_are_as_many_as_the_data_say():
     rng = np.random.default_rng(3)
-    vm = relax.VirtualMachine(relax.build(Detector, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(Detector, PLAIN_LOOPS), relax.cpu())
     counts = set()
     for images, classes, boxes in ((2, 3, 9), (1, 1, 1), (1, 2, 0)):
         corners = rng.random((images, boxes, 4)).astype("float32")
@@ -213,7 +214,7 @@ def test_nothing_is_resized_to_something():
     bb = relax.BlockBuilder()
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit(op.image.resize(x, ShapeExpr([4]), axes=1)))
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(bb.get(), PLAIN_LOOPS), relax.cpu())
     assert vm["main"](np.ones((1, 2), "float32")).numpy().tolist() == [[1.0] * 4]
     with pytest.raises(AssertionError, match="dimension 1 of data has no elements"):
         vm["main"](np.ones((1, 0), "float32"))

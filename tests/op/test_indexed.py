@@ -16,6 +16,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.struct_info import PrimStructInfo, TensorStructInfo
+from support import PLAIN_LOOPS
 
 n, m, k = (SizeVar(name, "int64") for name in "nmk")
 
@@ -271,7 +272,7 @@ def test_depth_of_index_tuples_must_be_constant():
 
 def outcomes(module, *args):
     """The result of a program by the machine and by the interpreter: arrays, or the error."""
-    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS), relax.cpu())
     for run in (machine["main"], lambda *values: relax.interpret(module, "main", *values)):
         try:
             result = run(*args)

@@ -7,7 +7,7 @@ import pytest
 
 import relax
 from relax import op
-from relax.ir import DiagnosticError, GlobalVar, VDevice
+from relax.ir import DiagnosticError, GlobalVar, VDevice, assert_structural_equal
 from relax.prim import SizeVar
 from relax.script import ir as I
 from relax.script import relax as R
@@ -69,24 +69,22 @@ def complaint(params, make, code):
     return diagnostic.message
 
 
-def same(a, b):
-    relax.ir.assert_structural_equal(a, b)
-
-
 # ------------------------------------------------------------------------------------------- call_tir
 
 
 def test_call_tir_gives_what_it_says():
     x, y = var((n, 4)), var((4, m), name="y")
     out = TensorStructInfo((n, m), f32)
-    same(emitted([x, y], lambda f: op.call_tir(f, (x, y), out)), out)
-    same(emitted([x, y], lambda f: op.call_tir(f, [x, y], [out])), out)
+    assert_structural_equal(emitted([x, y], lambda f: op.call_tir(f, (x, y), out)), out)
+    assert_structural_equal(emitted([x, y], lambda f: op.call_tir(f, [x, y], [out])), out)
 
 
 def test_call_tir_of_several_outputs_is_a_tuple():
     x = var((n,))
     outs = [TensorStructInfo((n,), f32), TensorStructInfo((n,), "int32")]
-    same(emitted([x], lambda f: op.call_tir("some.function", x, outs)), TupleStructInfo(outs))
+    assert_structural_equal(
+        emitted([x], lambda f: op.call_tir("some.function", x, outs)), TupleStructInfo(outs)
+    )
 
 
 def test_older_spellings_give_shapes_and_a_dtype():
@@ -101,7 +99,7 @@ def test_older_spellings_give_shapes_and_a_dtype():
         (op.call_tir("f", x, s, dtype=f32), TensorStructInfo(s, f32)),
         (op.call_dps_packed("f", x, output_shape=(n,), dtype=f32), TensorStructInfo((n,), f32)),
     ):
-        same(emitted([x, s], lambda _: call), expected)  # noqa: B023
+        assert_structural_equal(emitted([x, s], lambda _: call), expected)  # noqa: B023
 
 
 def test_a_missing_dtype_or_output_is_refused():
@@ -165,10 +163,10 @@ def test_what_is_proved_not_to_fit_the_function_is_an_error():
 def test_what_may_fit_is_left_to_run_time():
     x, y = var((n, 4)), var(ndim=2, name="y")
     out = TensorStructInfo((n, m), f32)
-    same(emitted([x, y, var((m,), name="z")], lambda f: op.call_tir(f, (x, y), out)), out)
+    assert_structural_equal(emitted([x, y, var((m,), name="z")], lambda f: op.call_tir(f, (x, y), out)), out)
     t = relax.Var("t", ObjectStructInfo())
     call = lambda f: relax.Call("relax.call_tir", [f, t], op.call_tir("f", (), out).attrs, [out])  # noqa: E731
-    same(emitted([t, x, var((m,), name="z")], call), out)
+    assert_structural_equal(emitted([t, x, var((m,), name="z")], call), out)
 
 
 def test_arguments_in_a_tuple_variable_are_checked():
@@ -233,10 +231,10 @@ def test_in_place_results():
     outs = [TensorStructInfo((n,), f32), TensorStructInfo((3,), "int8")]
     call = op.call_tir_inplace("f", (y, x), [1, -1], outs)
     assert call.attrs.inplace_indices == (1, -1)
-    same(emitted([x, y], lambda _: call), TupleStructInfo(outs))
-    same(emitted([x, y], lambda _: op.call_tir_inplace("f", x, 0, outs[0])), outs[0])
+    assert_structural_equal(emitted([x, y], lambda _: call), TupleStructInfo(outs))
+    assert_structural_equal(emitted([x, y], lambda _: op.call_tir_inplace("f", x, 0, outs[0])), outs[0])
     packed = op.call_inplace_packed("f", x, y, inplace_indices=0, sinfo_args=outs[0])
-    same(emitted([x, y], lambda _: packed), outs[0])
+    assert_structural_equal(emitted([x, y], lambda _: packed), outs[0])
 
 
 @pytest.mark.parametrize(
@@ -275,8 +273,12 @@ def test_packed_calls():
         (out, out),
         ([out, out], TupleStructInfo([out, out])),
     ):
-        same(emitted([x], lambda _, i=infos: op.call_pure_packed("f", x, 1, "s", sinfo_args=i)), expected)
-        same(emitted([x], lambda _, i=infos: op.call_packed("f", x, sinfo_args=i), impure=True), expected)
+        assert_structural_equal(
+            emitted([x], lambda _, i=infos: op.call_pure_packed("f", x, 1, "s", sinfo_args=i)), expected
+        )
+        assert_structural_equal(
+            emitted([x], lambda _, i=infos: op.call_packed("f", x, sinfo_args=i), impure=True), expected
+        )
     with pytest.raises(DiagnosticError, match="sinfo_args holds a str"):
         op.call_pure_packed("f", x, sinfo_args="float32")
     with pytest.raises(DiagnosticError, match="impure"):
@@ -305,8 +307,8 @@ def test_closures():
             bb.emit(op.invoke_closure(closure, (x,), TensorStructInfo((n,), f32)))
         bb.emit_func_output(result)
     taken = TensorStructInfo((n,), f32)
-    same(closure.struct_info, FuncStructInfo([taken], taken))
-    same(result.struct_info, taken)
+    assert_structural_equal(closure.struct_info, FuncStructInfo([taken], taken))
+    assert_structural_equal(result.struct_info, taken)
 
 
 # --------------------------------------------------------------------------------- shapes, checks, devices
@@ -314,13 +316,15 @@ def test_closures():
 
 def test_shapes():
     x, unknown = var((n, 4)), relax.Var("u", ObjectStructInfo())
-    same(emitted([x], lambda _: op.shape_of(x)), ShapeStructInfo([n, 4]))
-    same(emitted([x, unknown], lambda _: op.shape_of(unknown)), ShapeStructInfo())
-    same(emitted([], lambda _: op.shape_to_tensor(relax.ShapeExpr([2, 3]))), TensorStructInfo((2,), "int64"))
+    assert_structural_equal(emitted([x], lambda _: op.shape_of(x)), ShapeStructInfo([n, 4]))
+    assert_structural_equal(emitted([x, unknown], lambda _: op.shape_of(unknown)), ShapeStructInfo())
+    assert_structural_equal(
+        emitted([], lambda _: op.shape_to_tensor(relax.ShapeExpr([2, 3]))), TensorStructInfo((2,), "int64")
+    )
     t = var((3,), "int64")
-    same(emitted([t], lambda _: op.tensor_to_shape(t)), ShapeStructInfo(ndim=3))
+    assert_structural_equal(emitted([t], lambda _: op.tensor_to_shape(t)), ShapeStructInfo(ndim=3))
     sized = var((n,), "int64")
-    same(emitted([sized], lambda _: op.tensor_to_shape(sized)), ShapeStructInfo())
+    assert_structural_equal(emitted([sized], lambda _: op.tensor_to_shape(sized)), ShapeStructInfo())
     assert "an int64 tensor" in complaint([x], lambda _: op.tensor_to_shape(var((3,))), "E3103")
     assert "one dimension" in complaint([x], lambda _: op.tensor_to_shape(var((3, 3), "int64")), "E3101")
     assert op.shape_of(x).attrs.evaluate(np.zeros((2, 4))) == (2, 4)
@@ -331,11 +335,15 @@ def test_shapes():
 def test_print_and_assert():
     x, flag = var((4,)), var((), "bool", name="flag")
     unit = TupleStructInfo([])
-    same(emitted([x], lambda _: op.print(x, 1, "s", format="{} {} {}"), impure=True), unit)
-    same(emitted([x, flag], lambda _: op.assert_op(flag, x, format="bad {}"), impure=True), unit)
-    same(emitted([x, flag], lambda _: op.assert_op(flag, [x, x], format="{} {}"), impure=True), unit)
+    assert_structural_equal(emitted([x], lambda _: op.print(x, 1, "s", format="{} {} {}"), impure=True), unit)
+    assert_structural_equal(
+        emitted([x, flag], lambda _: op.assert_op(flag, x, format="bad {}"), impure=True), unit
+    )
+    assert_structural_equal(
+        emitted([x, flag], lambda _: op.assert_op(flag, [x, x], format="{} {}"), impure=True), unit
+    )
     condition = relax.PrimValue(n > 3)
-    same(emitted([var((n,))], lambda _: op.assert_op(condition), impure=True), unit)
+    assert_structural_equal(emitted([var((n,))], lambda _: op.assert_op(condition), impure=True), unit)
     assert "condition must be a bool scalar" in complaint([x], lambda _: op.assert_op(x), "E3103")
     with pytest.raises(DiagnosticError, match="impure"):
         emitted([x], lambda _: op.print(x))
@@ -344,29 +352,37 @@ def test_print_and_assert():
 def test_devices():
     x = var((4,))
     info = emitted([x], lambda _: op.to_vdevice(x, VDevice("llvm", 1)))
-    same(info.vdevice, VDevice("llvm", 1))
-    same(emitted([x], lambda _: op.hint_on_device(x, "llvm:1")).vdevice, VDevice("llvm", 1))
+    assert_structural_equal(info.vdevice, VDevice("llvm", 1))
+    assert_structural_equal(
+        emitted([x], lambda _: op.hint_on_device(x, "llvm:1")).vdevice, VDevice("llvm", 1)
+    )
     with pytest.raises((DiagnosticError, ValueError), match="expected a VDevice"):
         op.to_vdevice(x, 3)
 
 
 def test_the_null_object_and_builtins_with_context():
-    same(emitted([], lambda _: op.null_value()), ObjectStructInfo())
+    assert_structural_equal(emitted([], lambda _: op.null_value()), ObjectStructInfo())
     info = PrimStructInfo("int64")
-    same(emitted([], lambda _: op.call_builtin_with_ctx("b", (), sinfo_args=info), impure=True), info)
+    assert_structural_equal(
+        emitted([], lambda _: op.call_builtin_with_ctx("b", (), sinfo_args=info), impure=True), info
+    )
 
 
 def test_allocations():
-    same(
+    assert_structural_equal(
         emitted([var((n,))], lambda _: op.builtin.alloc_tensor((n, 4), "int8")),
         TensorStructInfo((n, 4), "int8"),
     )
     storage = op.memory.alloc_storage((64,), 0, "global", "uint8")
-    same(emitted([], lambda _: storage), ObjectStructInfo())
-    same(emitted([], lambda _: op.memory.alloc_tensor(storage, 0, (4,), f32)), TensorStructInfo((4,), f32))
-    same(emitted([], lambda _: op.vm.alloc_tensor(storage, 0, (4,), f32)), TensorStructInfo((4,), f32))
+    assert_structural_equal(emitted([], lambda _: storage), ObjectStructInfo())
+    assert_structural_equal(
+        emitted([], lambda _: op.memory.alloc_tensor(storage, 0, (4,), f32)), TensorStructInfo((4,), f32)
+    )
+    assert_structural_equal(
+        emitted([], lambda _: op.vm.alloc_tensor(storage, 0, (4,), f32)), TensorStructInfo((4,), f32)
+    )
     killed = op.memory.kill_storage(storage)
-    same(emitted([], lambda _: killed, impure=True), TupleStructInfo([]))
+    assert_structural_equal(emitted([], lambda _: killed, impure=True), TupleStructInfo([]))
     shape = relax.Var("s", ShapeStructInfo(ndim=2))
     info = emitted([shape], lambda _: op.builtin.alloc_tensor(shape, f32))
     assert info.ndim == 2
@@ -390,6 +406,6 @@ def test_every_intrinsic_prints_and_parses():
             return (u, v, e)
 
     again = relax.script.from_source(Module.script(show_meta=True))
-    relax.ir.assert_structural_equal(again, Module)
+    assert_structural_equal(again, Module)
     assert Normalize()(Module) is Module
     assert isinstance(Module.get_global_var("main"), GlobalVar)

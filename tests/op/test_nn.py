@@ -9,6 +9,7 @@ import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 nn = relax.op.nn
 n, m = relax.tir.SizeVar("n", "int64"), relax.tir.SizeVar("m", "int64")
@@ -21,7 +22,7 @@ def tensor(name, *shape, dtype="float32"):
 def run(module, *arguments):
     """The result of the compiled program, which is also the interpreter's."""
     expected = relax.interpret(module, "main", *arguments)
-    result = relax.VirtualMachine(relax.build(module))["main"](*arguments)
+    result = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS))["main"](*arguments)
     np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-5)
     return result.numpy()
 
@@ -73,7 +74,7 @@ def test_targets_must_be_classes():
     assert run(Module, ones(2, 3), np.array([2, -1])) == -1
     for wrong in (3, -2):
         with pytest.raises(IndexError):
-            relax.VirtualMachine(relax.build(Module))["main"](ones(2, 3), np.array([0, wrong]))
+            relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS))["main"](ones(2, 3), np.array([0, wrong]))
 
 
 def test_a_bias_of_unknown_size_may_be_one():

@@ -10,6 +10,7 @@ from relax import op
 from relax.interpreter import interpret
 from relax.ir import DiagnosticError
 from relax.script import from_source
+from support import PLAIN_LOOPS
 
 HEADER = "@I.ir_module\nclass M:\n    @R.function\n    def main("
 
@@ -17,7 +18,7 @@ HEADER = "@I.ir_module\nclass M:\n    @R.function\n    def main("
 def both(parameters, body, *args):
     """The results of a function by the interpreter and compiled, as lists."""
     mod = from_source(f"{HEADER}{parameters}):\n        {body}\n")
-    compiled = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    compiled = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     return [[getattr(v, "numpy", lambda v=v: v)() for v in run] for run in (interpret(mod, "main", *args), compiled(*args))]  # fmt: skip
 
 
@@ -39,7 +40,7 @@ def test_negative_sizes():
         with pytest.raises(DiagnosticError, match="must be ≥ 0, found -3"):
             relax.BlockBuilder().normalize(call())
     mod = from_source(f'{HEADER}n: R.Prim("int64")):\n        return R.eye(n)\n')
-    compiled = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    compiled = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     for run in (compiled, lambda n: interpret(mod, "main", n)):
         with pytest.raises(ValueError, match="negative dimension"):
             run(-1)
@@ -90,7 +91,7 @@ def test_a_fresh_seed_is_an_effect():
     with pytest.raises(DiagnosticError, match="impure"):
         both("", source)
     mod = from_source(f"{HEADER.replace('R.function', 'R.function(pure=False)')}):\n        {source}\n")
-    compiled = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    compiled = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     for run in (compiled, lambda: interpret(mod, "main")):
         first, second = run()
         assert first != second
@@ -128,7 +129,7 @@ def test_an_axis_that_is_not_there():
     mod = from_source(
         f'{HEADER}x: R.Tensor, axis: R.Prim("int64")):\n        return R.inspect.tensor_shape_i(x, axis)\n'
     )
-    compiled = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    compiled = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     for run in (compiled, lambda *args: interpret(mod, "main", *args)):
         with pytest.raises(AssertionError, match="axis 1 is out of range"):
             run(np.zeros(3), 1)
@@ -191,7 +192,7 @@ def test_sizes_that_turn_out_wrong():
     """What inference cannot decide, the kernel asserts, and the interpreter too."""
     x = np.zeros((2, 0), "float32")
     mod = from_source(f'{HEADER}x: R.Tensor(("n", "m"), "float32")):\n        return R.median(x, 1)\n')
-    compiled = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    compiled = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     for run in (compiled, lambda *args: interpret(mod, "main", *args)):
         with pytest.raises(AssertionError, match="dimension 1 is empty"):
             run(x)

@@ -15,6 +15,7 @@ from relax.prim import mark_nonnegative
 from relax.prim.intrin import min as minimum
 from relax.struct_info import TensorStructInfo
 from relax.tir.interpret import interpret
+from support import PLAIN_LOOPS
 
 
 def size(name: str) -> PrimVar:
@@ -190,7 +191,7 @@ def test_sizes_are_shown_wherever_it_runs(sizes):
     with pytest.raises(
         AssertionError, match=r"^main: add: the shapes cannot be broadcast: \w+ and \w+ \(\w+ = 2, \w+ = 3\)"
     ):
-        relax.VirtualMachine(relax.build(module))["main"](ones(2), ones(3))
+        relax.VirtualMachine(relax.build(module, PLAIN_LOOPS))["main"](ones(2), ones(3))
     with pytest.raises(AssertionError, match="last dimension 2, x2: last dimension 3"):
         relax.interpret(module, "main", ones(2), ones(3))
 

@@ -11,6 +11,7 @@ from relax.interpreter import interpret
 from relax.ir import DiagnosticError
 from relax.script import from_source
 from relax.tir import Var
+from support import PLAIN_LOOPS
 
 N = Var("n", "int64")
 
@@ -89,7 +90,7 @@ def test_compiled_and_interpreted_agree_with_the_reference(dtype):
         f"        return ({', '.join(f'r_{name}' for name in names)})\n"
     )
     a, b = NUMBERS[dtype]
-    compiled = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](a, b)
+    compiled = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"](a, b)
     interpreted = interpret(mod, "main", a, b)
     assert list(compiled) == list(interpreted)
     with np.errstate(all="ignore"):
@@ -116,4 +117,4 @@ def test_errors(operator, a, b, error):
     with pytest.raises(error):
         interpret(mod, "main", a, b)
     with pytest.raises(error):
-        relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](a, b)
+        relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"](a, b)

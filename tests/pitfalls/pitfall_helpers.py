@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 import relax
+import support
 from relax.analysis import assert_well_formed
 from relax.interpreter.evaluator import Interpreter
 from relax.ir import IRModule
-from relax.ir.transform import PassContext, VerifyInstrument
 from relax.runtime import VirtualMachine
+from support import PLAIN_LOOPS, parse
 
 
 def machine(mod: Any) -> VirtualMachine:
@@ -21,8 +22,7 @@ def machine(mod: Any) -> VirtualMachine:
     """
     if isinstance(mod, str):
         mod = parse(mod)
-    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return VirtualMachine(relax.build(mod, "llvm -opt-level=1"))
+    return support.machine(mod, PLAIN_LOOPS)
 
 
 def interpreted(mod: Any) -> Interpreter:
@@ -32,13 +32,6 @@ def interpreted(mod: Any) -> Interpreter:
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     assert_well_formed(module, check_struct_info=False)
     return Interpreter(module)
-
-
-def parse(text: str) -> IRModule:
-    """A module from TVMScript; the imports are given."""
-    header = "from relax.script import ir as I\nfrom relax.script import relax as R\nfrom relax.script import tir as T\n"
-    parsed = relax.script.from_source(header + text)
-    return parsed if isinstance(parsed, IRModule) else IRModule.from_expr(parsed)
 
 
 def arrays(value: Any) -> Any:

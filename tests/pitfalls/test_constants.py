@@ -11,6 +11,7 @@ from pitfall_helpers import arrays, f32
 import relax
 from relax.script import ir as I
 from relax.script import relax as R
+from support import PLAIN_LOOPS
 
 INF, NAN = float("inf"), float("nan")
 
@@ -85,7 +86,7 @@ def test_bound_parameters_are_not_the_callers_arrays():
         def main(w: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
             return w
 
-    vm = relax.VirtualMachine(relax.build(Module, "llvm", params={"w": weights}))
+    vm = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS, params={"w": weights}))
     weights[:] = 9
     result = vm["main"]()
     assert result.numpy().tolist() == [1, 2]

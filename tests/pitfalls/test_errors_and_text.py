@@ -110,7 +110,7 @@ class Module:
         relax.build(parse(text), "llvm")
     span = caught.value.diagnostics[0].span
     assert span is not None, caught.value
-    assert span.line == 15, caught.value
+    assert span.line == 12, caught.value
 
 
 def test_a_call_made_by_hand_without_what_it_needs():

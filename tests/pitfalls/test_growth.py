@@ -7,7 +7,6 @@ does cannot be counted; there the size of what it gets in one piece is.
 
 from __future__ import annotations
 
-import cProfile
 import gc
 import importlib.util
 import itertools
@@ -30,6 +29,7 @@ from relax.prim import Analyzer
 from relax.rewrite import Rewriter
 from relax.script import from_source
 from relax.tir import PrimFunc
+from support import calls
 
 _PATH = Path(__file__).parents[2] / "benchmarks" / "growth.py"
 _SPEC = importlib.util.spec_from_file_location("growth_benchmark", _PATH)
@@ -38,17 +38,6 @@ _SPEC.loader.exec_module(growth)
 
 LINEAR = 2.3
 """Twice, and something for what is logarithmic."""
-
-
-def calls(action):
-    """How many calls an action makes."""
-    profile = cProfile.Profile()
-    profile.enable()
-    try:
-        action()
-    finally:
-        profile.disable()
-    return sum(entry.callcount for entry in profile.getstats())
 
 
 def compiled_texts(mod):

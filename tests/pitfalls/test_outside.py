@@ -11,6 +11,7 @@ from pitfall_helpers import arrays, f32, machine
 import relax
 from relax.script import ir as I
 from relax.script import relax as R
+from support import PLAIN_LOOPS
 
 
 @I.ir_module
@@ -265,7 +266,7 @@ def test_functions_as_arguments(vm):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "module.relax"
-    relax.build(Module, "llvm").save(path)
+    relax.build(Module, PLAIN_LOOPS).save(path)
     return path.read_bytes()
 
 

@@ -8,6 +8,7 @@ import pytest
 import relax
 from relax import DiagnosticError, relay
 from relax.relay.machine_values import MachineValues, to_machine
+from support import PLAIN_LOOPS
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 LIST = "let %l = Cons(%n, Cons(2, Cons(3, Nil)));"
@@ -263,6 +264,6 @@ def test_expressions_over_a_module():
 
 def test_a_module_without_main():
     mod = relay.parse("def @f(%x: int32) { %x + 1 } def @g(%x: int32) { @f(%x) }")
-    machine = relax.VirtualMachine(relay.build(mod))
+    machine = relax.VirtualMachine(relay.build(mod, PLAIN_LOOPS))
     assert machine["g"](np.array(1, "int32")).numpy() == 2
     assert machine["f"](np.array(1, "int32")).numpy() == 2

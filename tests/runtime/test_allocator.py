@@ -25,6 +25,7 @@ from relax.runtime.first_memory import ADDRESSES, MOST_UNKNOWN, first_memory
 from relax.runtime.tensor import new_tensor, numpy_view, view_tensor
 from relax.script import ir as I
 from relax.script import relax as R
+from support import PLAIN_LOOPS
 
 MB = 1 << 20
 
@@ -281,7 +282,7 @@ def two_steps(n, constant=None):
 
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])
 def test_a_plan_of_known_size_is_prepared(mode):
-    machine = relax.VirtualMachine(relax.build(two_steps(MB), "llvm", exec_mode=mode), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(two_steps(MB), PLAIN_LOOPS, exec_mode=mode), relax.cpu())
     prepared = machine._allocator._ahead
     assert prepared.size >= 4 * MB
     machine["main"](np.ones(MB, "float32"))
@@ -358,7 +359,7 @@ class Module:
 def executable(request):
     relax.register_func("allocator.fail", fail, override=True)
     with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
-        return relax.build(Module, "llvm", exec_mode=request.param)
+        return relax.build(Module, PLAIN_LOOPS, exec_mode=request.param)
 
 
 def fail(value):
@@ -390,7 +391,7 @@ def test_random_sizes_leave_nothing_behind(executable):
 def test_small_storages_are_memory_of_the_library_others_of_the_pool():
     relax.register_func("allocator.fail", fail, override=True)
     with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
-        vm = relax.VirtualMachine(relax.build(Module, "llvm"))
+        vm = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS))
     x = np.linspace(0, 1, 1000, dtype="float32")
     np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
     stats = vm.memory_stats()
@@ -472,7 +473,7 @@ def test_small_and_large_storages_are_counted_together(mode, sizes):
             storage = builder.emit(R.memory.alloc_storage(relax.ShapeExpr([size]), 0, "global", "uint8"))
             parts.append(builder.emit(R.memory.alloc_tensor(storage, 0, relax.ShapeExpr([10]), "float32")))
         builder.emit_func_output(relax.Tuple(parts))
-    vm = relax.VirtualMachine(relax.build(builder.get(), "llvm", exec_mode=mode), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(builder.get(), PLAIN_LOOPS, exec_mode=mode), relax.cpu())
     held = vm["main"](np.zeros(10, "float32"))
     assert vm.memory_stats().in_use == sum(sizes)
     del held

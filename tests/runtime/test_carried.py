@@ -11,6 +11,7 @@ import relax
 from relax.runtime import register_func
 from relax.script import ir as I
 from relax.script import relax as R
+from support import PLAIN_LOOPS
 
 
 class Silent(ValueError):
@@ -59,7 +60,7 @@ class Program:
 def call(request):
     if request.param == "interpreter":
         return lambda name, *args: relax.interpret(Program, name, *args)
-    vm = relax.VirtualMachine(relax.build(Program, "llvm", exec_mode=request.param), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(Program, PLAIN_LOOPS, exec_mode=request.param), relax.cpu())
     return lambda name, *args: vm[name](*args)
 
 

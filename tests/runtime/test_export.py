@@ -24,6 +24,7 @@ from relax.runtime.system_linker import find_linker
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS, numbers
 
 try:
     LINKER = find_linker()
@@ -96,7 +97,7 @@ class Program:
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     file = tmp_path_factory.mktemp("export") / "program.so"
-    relax.build(Program, "llvm", exec_mode="compiled").export_library(file)
+    relax.build(Program, PLAIN_LOOPS, exec_mode="compiled").export_library(file)
     return file
 
 
@@ -108,10 +109,6 @@ def library(path):
 @pytest.fixture(scope="module")
 def machine(path):
     return relax.VirtualMachine(relax.runtime.load_module(path), relax.cpu())
-
-
-def floats(*shape):
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
 def argument(value):
@@ -141,28 +138,28 @@ def outcome(function, args):
         return type(error), str(error).split(": a shape")[-1].removeprefix("a shape")
 
 
-x3 = floats(3)
+x3 = numbers(3)
 CALLS = {
     "main": [
-        (floats(2, 4), floats(4, 3)), (floats(0, 4), floats(4, 1)), (floats(2, 4), floats(4, 0)), (floats(2, 4),),
-        (floats(2, 5), floats(4, 3)), (floats(2, 4).astype("float64"), floats(4, 3)), (floats(2), floats(4, 3)),
-        (3, None), ("a", (1,)), (True, 2.5), (floats(4, 2).T, floats(8, 3)[::2]), (tvm_ffi.Shape((2, 4)), len),
+        (numbers(2, 4), numbers(4, 3)), (numbers(0, 4), numbers(4, 1)), (numbers(2, 4), numbers(4, 0)), (numbers(2, 4),),
+        (numbers(2, 5), numbers(4, 3)), (numbers(2, 4).astype("float64"), numbers(4, 3)), (numbers(2), numbers(4, 3)),
+        (3, None), ("a", (1,)), (True, 2.5), (numbers(4, 2).T, numbers(8, 3)[::2]), (tvm_ffi.Shape((2, 4)), len),
     ],
     "sizes": [
-        (floats(2, 3), floats(4, 3), tvm_ffi.Shape((3, 3))), (floats(0, 3), floats(0, 3), tvm_ffi.Shape((3, 3))),
-        (floats(2, 3), floats(3, 3), tvm_ffi.Shape((3, 3))), (floats(2, 3), floats(4, 3), tvm_ffi.Shape((4, 3))),
-        (floats(2, 3), floats(4, 3), tvm_ffi.Shape((3, 4))), (floats(2, 3), floats(4, 3), tvm_ffi.Shape((3,))),
-        (floats(2, 3), floats(4, 3), 7), (floats(2, 1), floats(4, 1), tvm_ffi.Shape((1, 3))),
+        (numbers(2, 3), numbers(4, 3), tvm_ffi.Shape((3, 3))), (numbers(0, 3), numbers(0, 3), tvm_ffi.Shape((3, 3))),
+        (numbers(2, 3), numbers(3, 3), tvm_ffi.Shape((3, 3))), (numbers(2, 3), numbers(4, 3), tvm_ffi.Shape((4, 3))),
+        (numbers(2, 3), numbers(4, 3), tvm_ffi.Shape((3, 4))), (numbers(2, 3), numbers(4, 3), tvm_ffi.Shape((3,))),
+        (numbers(2, 3), numbers(4, 3), 7), (numbers(2, 1), numbers(4, 1), tvm_ffi.Shape((1, 3))),
     ],
     "scalars": [
-        (2, x3, 0.5, 7), (3, x3, 0.5, 7), (-1, floats(0), 0.5, 7), (2.5, x3, 1.0, 7), (2, x3, 1, 7), (2, x3, 1.5, 200),
+        (2, x3, 0.5, 7), (3, x3, 0.5, 7), (-1, numbers(0), 0.5, 7), (2.5, x3, 1.0, 7), (2, x3, 1, 7), (2, x3, 1.5, 200),
         (1 << 50, x3, 1.0, 7), (1 << 47, x3, 1.0, 7), (2, x3, 1.5, True), (2, x3, None, 7),
     ],
     "tuples": [
         ((x3, (tvm_ffi.Shape((3,)), 7)),), ((x3, (tvm_ffi.Shape((4,)), 7)),), ((x3,),), (x3,),
         ((x3, (tvm_ffi.Shape((3,)), 7.5)),), ((x3, (tvm_ffi.Shape((3, 3)), 7)),),
     ],
-    "choice": [(np.array(True), x3), (np.array(False), x3), (np.array(False), floats(0)), (np.array([True]), x3)],
+    "choice": [(np.array(True), x3), (np.array(False), x3), (np.array(False), numbers(0)), (np.array([True]), x3)],
     "sum": [(np.array(5),), (np.array(0),), (np.array(60),)],
 }  # fmt: skip
 
@@ -177,7 +174,7 @@ def test_a_library_does_what_a_machine_does(library, machine, name):
 def test_packed_functions_are_those_of_the_process(library):
     np.testing.assert_array_equal(np.from_dlpack(library["calls"](argument(x3))), 2 * (2 * x3 + 1))
     with pytest.raises(KeyError, match="five"):
-        library["calls"](argument(floats(5)))
+        library["calls"](argument(numbers(5)))
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 2), (2, 0, 3)])
@@ -201,7 +198,7 @@ def doubled(x: R.Tensor(("n",), "float32")):
 def export(tmp_path, function, name="small.so"):
     """The path of a library with one function."""
     mod = relax.IRModule({"main": function}) if not isinstance(function, relax.IRModule) else function
-    relax.build(mod, "llvm", exec_mode="compiled").export_library(tmp_path / name)
+    relax.build(mod, PLAIN_LOOPS, exec_mode="compiled").export_library(tmp_path / name)
     return str(tmp_path / name)
 
 
@@ -250,13 +247,13 @@ def test_threads_make_one_table(tmp_path):
 
 
 def test_arguments_and_results_are_released(library):
-    array = floats(6, 4)
+    array = numbers(6, 4)
     gone = weakref.ref(array)
     for args in (
-        (array, floats(4, 2)),
-        (array, floats(3, 2)),
-        (array.T, floats(4, 2)),
-        (array[::2], floats(4, 2)),
+        (array, numbers(4, 2)),
+        (array, numbers(3, 2)),
+        (array.T, numbers(4, 2)),
+        (array[::2], numbers(4, 2)),
     ):
         outcome(library["main"], tuple(map(argument, args)))
     del array, args
@@ -298,7 +295,9 @@ def test_an_object_is_written_as_it_was_read():
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         return R.multiply(x, x)
 
-    archive = read_archive(relax.build(relax.IRModule({"main": main}), "llvm", exec_mode="bytecode").native)
+    # At this level no loop is parallel: the object needs no thread pool, which another test may have loaded or not.
+    executable = relax.build(relax.IRModule({"main": main}), PLAIN_LOOPS, exec_mode="bytecode")
+    archive = read_archive(executable.native)
     data = write_object(merged(combine(archive, "__tvm_ffi_")))
     out = np.zeros(3, "float32")
     load_object(data).get_function("multiply")(*map(argument, (x3, x3, out)))
@@ -326,7 +325,7 @@ def test_a_program_that_needs_python_is_refused(tmp_path):
         def closure(x: R.Tensor(("n",), "float32"), f: R.Callable) -> R.Object:
             return f(x)
 
-    executable = relax.build(Mixed, "llvm", exec_mode="compiled")
+    executable = relax.build(Mixed, PLAIN_LOOPS, exec_mode="compiled")
     with pytest.raises(ExecutableError) as info:
         executable.export_library(tmp_path / "mixed.so")
     assert str(info.value) == (
@@ -365,7 +364,7 @@ def test_another_file_holds_no_executable(tmp_path):
 
 @pytest.mark.parametrize("name", ["a,b.so", "a 'b\".so", "-dash.so", "n" * 240 + ".so"])
 def test_any_name_of_a_file(tmp_path, name):
-    executable = relax.build(relax.IRModule.from_expr(doubled), "llvm")
+    executable = relax.build(relax.IRModule.from_expr(doubled), PLAIN_LOOPS)
     executable.export_library(tmp_path / name)
     twice = tvm_ffi.load_module(str(tmp_path / name))
     assert np.from_dlpack(
@@ -375,7 +374,7 @@ def test_any_name_of_a_file(tmp_path, name):
 
 @pytest.mark.parametrize("write", ["save", "export_library"])
 def test_files_are_replaced_and_nothing_else(tmp_path, write):
-    executable = relax.build(relax.IRModule.from_expr(doubled), "llvm")
+    executable = relax.build(relax.IRModule.from_expr(doubled), PLAIN_LOOPS)
     real, link, pipe = (tmp_path / name for name in ("real.so", "link.so", "pipe"))
     real.write_bytes(b"")
     link.symlink_to("real.so")
@@ -393,6 +392,6 @@ def test_files_are_replaced_and_nothing_else(tmp_path, write):
 
 
 def test_a_linker_that_writes_nothing(tmp_path):
-    executable = relax.build(relax.IRModule.from_expr(doubled), "llvm")
+    executable = relax.build(relax.IRModule.from_expr(doubled), PLAIN_LOOPS)
     with pytest.raises(ExecutableError, match="the linker true ends well and writes no library"):
         executable.export_library(tmp_path / "none.so", linker="true")

@@ -11,6 +11,7 @@ from relax.runtime.tensor import numpy_view, tensor_of_numpy
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 HEADS, WIDTH = 2, 3
 
@@ -64,7 +65,7 @@ class Decoder:
 
 
 def machine(mode):
-    return relax.VirtualMachine(relax.build(Decoder, "llvm", exec_mode=mode), relax.cpu())
+    return relax.VirtualMachine(relax.build(Decoder, PLAIN_LOOPS, exec_mode=mode), relax.cpu())
 
 
 def function(mode, name):

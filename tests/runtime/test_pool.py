@@ -214,9 +214,11 @@ def _status(child):
 
 
 SCRIPT = """
-import os, sys, time, threading
+import ctypes, os, sys, time, threading
 import numpy as np
 from relax import codegen, runtime
+from relax.codegen.pool import _SLEEPERS
+from relax.runtime import native, threads
 from relax.script import tir as T
 from relax.target import Target
 
@@ -228,6 +230,23 @@ def rows(a: T.handle, b: T.handle):
     for i in T.parallel(n):
         for j in range(1024):
             B[i, j] = T.exp(A[i, j]) + T.float32(1)
+
+sleepers = ctypes.c_int32.from_address(threads._memory() + _SLEEPERS)
+LAUNCHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+BODY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+def launch(body, entry=None):
+    assert LAUNCHER(entry or native._symbols[threads.LAUNCH])(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
+
+def asleep(count):
+    "Wait until so many workers sleep."
+    while sleepers.value != count:
+        time.sleep(0.01)
+
+def switches(task):
+    "The number of times that a thread gave up a processor or lost it."
+    status = open(f"/proc/self/task/{task}/status").read()
+    return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
 
 first, second = (codegen.build_module(rows, Target("llvm -num-cores=8")) for _ in range(2))
 a, b = np.ones((200, 1024), "float32"), np.zeros((200, 1024), "float32")
@@ -259,16 +278,18 @@ def test_libraries_share_one_pool_which_sleeps_and_lets_the_process_end():
                 if count() == before + threads:
                     return
             assert False, count()
-        before = count()
+        tasks, before = set(os.listdir("/proc/self/task")), count()
         assert runtime.num_threads() == 3
         run(first, 2)
         run(second, 2)
         runtime.set_num_threads(5)
         run(second, 4)
-        time.sleep(0.2)
-        start = time.process_time()
-        time.sleep(0.5)
-        assert time.process_time() - start < 0.05
+        asleep(4)
+        workers = set(os.listdir("/proc/self/task")) - tasks
+        before_rest = [*map(switches, workers)]
+        time.sleep(0.3)
+        assert sleepers.value == len(workers) == 4
+        assert [*map(switches, workers)] == before_rest  # none of them woke to look
         del first, second
         import gc
         gc.collect()
@@ -283,21 +304,31 @@ def test_libraries_share_one_pool_which_sleeps_and_lets_the_process_end():
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be chosen there")
 def test_a_worker_on_the_processor_of_the_caller_sleeps():
-    """When it is woken, the system may find a free processor for it."""
+    """While the region is open: to look again and again would take the processor from the caller. When it is woken, the
+    system may find a free processor for it.
+    """
     done = run("""
-        import ctypes
-        from relax.runtime import native
-        from relax.runtime.threads import LAUNCH
-        os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))
-        before = os.listdir("/proc/self/task")
-        entry = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-        launch = ctypes.CFUNCTYPE(ctypes.c_int, *entry)(native._symbols[LAUNCH])
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        body = kind(lambda *_: time.sleep(0.02) or 0)
-        count = lambda task: int(open(f"/proc/self/task/{task}/schedstat").read().split()[0])
-        assert launch(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
-        started = [task for task in os.listdir("/proc/self/task") if task not in before]
-        assert len(started) == 1 and count(started[0]) < 3e6, (started, [*map(count, started)])
+        from relax.codegen import worker
+        from relax.codegen.object import machine_of
+        from relax.codegen.pool import pool_text
+        processor = min(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {processor})
+        caller, looks, ran = threading.get_ident(), [], []
+        asks = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: looks.append(threading.get_ident()) or processor)
+        native._symbols["sched_getcpu"] = ctypes.cast(asks, ctypes.c_void_p).value
+        machine = machine_of(first.target)
+        text = f'target triple = "{machine.triple}"\\n{pool_text(machine.triple)}'
+        pool = native.load_object(worker.emit_object(text, machine))
+
+        def body(*_):
+            ran.append(threading.get_ident())
+            while sleepers.value == 0:
+                time.sleep(0.001)
+            return 0
+
+        launch(BODY(body), pool.address(threads.LAUNCH))
+        assert ran == [caller] * 2, ran
+        assert 1 <= len([thread for thread in looks if thread != caller]) <= 2, looks
         print("done")
         """, RELAX_NUM_THREADS="2")  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
@@ -309,31 +340,29 @@ def test_a_worker_on_the_processor_of_the_caller_sleeps():
 def test_a_worker_sleeps_on_another_processor_than_the_caller():
     """There it begins at once when it is woken. A mask that the user gives it stays, less that processor."""
     done = run("""
-        import ctypes
-        from relax.runtime import native
-        from relax.runtime.threads import LAUNCH
         everywhere, before = os.sched_getaffinity(0), set(os.listdir("/proc/self/task"))
         a, b = sorted(everywhere)[:2]
-        entry = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-        launch = ctypes.CFUNCTYPE(ctypes.c_int, *entry)(native._symbols[LAUNCH])
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        body = kind(lambda *_: time.sleep(0.002) or 0)
+        body = BODY(lambda *_: time.sleep(0.002) or 0)
 
-        def mask_after_calls_on(processors):
+        def becomes(mask, processors):
+            "Whether the worker, after calls on these processors, sleeps with this mask: at last, if it is woken late."
             os.sched_setaffinity(0, processors)
-            for _ in range(5):
-                assert launch(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
-            time.sleep(0.3)
-            return os.sched_getaffinity(worker)
+            for _ in range(100):
+                for _ in range(5):
+                    launch(body)
+                asleep(1)
+                if os.sched_getaffinity(worker) == mask:
+                    return True
+            return False
 
-        assert launch(ctypes.cast(body, ctypes.c_void_p), None, 2, 1) == 0
+        launch(body)
         worker, = (int(task) for task in os.listdir("/proc/self/task") if task not in before)
         for processor in (a, b, a):
-            assert mask_after_calls_on({processor}) == everywhere - {processor}
+            assert becomes(everywhere - {processor}, {processor})
         os.sched_setaffinity(worker, {a, b})
-        assert mask_after_calls_on({b}) == {a}
+        assert becomes({a}, {b})
         os.sched_setaffinity(worker, {b})
-        assert mask_after_calls_on({b}) == {b}
+        assert all(becomes({b}, {b}) for _ in range(3))
         print("done")
         """, RELAX_NUM_THREADS="2")  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -13,6 +13,7 @@ from relax.runtime.heap import ShapeHeap
 from relax.runtime.limits import DIMENSION_LIMIT
 from relax.runtime.sizes import check_dimensions, is_size, shape_value
 from relax.script import relax as R
+from support import PLAIN_LOOPS
 
 NEGATIVE = "a shape cannot have a negative dimension, as in "
 GREAT = r"a shape cannot have a dimension of 2\*\*48 or more, as in "
@@ -104,7 +105,7 @@ def test_a_packed_function_that_calls_back_passes_sizes():
         return s
 
     mod = relax.IRModule.from_expr(main)
-    for machine in (relax.VirtualMachine(relax.build(mod)), relax.interpreter.Interpreter(mod)):
+    for machine in (relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS)), relax.interpreter.Interpreter(mod)):
         function = machine["main"].__tvm_ffi_object__()
         assert function(tvm_ffi.Shape((2, 3))) == (2, 3)
         with pytest.raises(ValueError, match=f"main: parameter s: {NEGATIVE}"):

@@ -12,6 +12,7 @@ from relax.script import ir as I
 from relax.script import tir as T
 from relax.tir import ForKind, interpret
 from relax.tir.transform import lower
+from support import agree, nodes, numbers
 
 HEADER = "from relax.script import tir as T\n"
 
@@ -27,21 +28,9 @@ def reparsed(func):
 
 
 def run(func, *args):
-    """Run the function and its lowered form, which must agree; returns the arrays."""
-    reparsed(func)
+    """Interpret the function and its lowered form, which must agree; return the arguments after it."""
     reparsed(lower(func))
-    copies = [[a.copy() if isinstance(a, np.ndarray) else a for a in args] for _ in range(2)]
-    interpret(func, *copies[0])
-    interpret(lower(func), *copies[1])
-    for a, b in zip(*copies):
-        np.testing.assert_array_equal(a, b)
-    return copies[0]
-
-
-def nodes(root, kind):
-    found = []
-    tir.post_order_visit(root, lambda node: found.append(node) if isinstance(node, kind) else None)
-    return found
+    return agree(func, *args, levels=())
 
 
 def test_match_buffer_with_declared_sizes():
@@ -61,7 +50,7 @@ def test_match_buffer_with_declared_sizes():
                 C[vi, vj] += A[vi, vk] * B[vk, vj]
 
     for m, n, k in ((3, 4, 5), (1, 1, 1), (0, 2, 3), (2, 3, 0)):
-        a, b = np.random.rand(m, k).astype("float32"), np.random.rand(k, n).astype("float32")
+        a, b = numbers(m, k), numbers(k, n)
         np.testing.assert_allclose(run(matmul, a, b, np.empty((m, n), "float32"))[2], a @ b, rtol=1e-6)
     assert matmul.attrs == {"global_symbol": "matmul"}
 
@@ -102,7 +91,7 @@ def f(x: T.handle, y: T.handle):
         Y[i] = T.exp(X[i])
 """
     )
-    a = np.random.rand(5).astype("float32")
+    a = numbers(5)
     np.testing.assert_allclose(run(func, a, np.zeros_like(a))[1], np.exp(a), rtol=1e-6)
     assert func.buffer_map[func.params[0]].shape[0] is func.buffer_map[func.params[1]].shape[0]
 
@@ -117,7 +106,7 @@ def f(x: T.Buffer(("n", "m"), "float32"), y: T.Buffer(("n * m",), "float32")):
         y[i * 3 + j] = x[i, j]
 """
     )
-    a = np.random.rand(2, 3).astype("float32")
+    a = numbers(2, 3)
     np.testing.assert_array_equal(run(func, a, np.zeros(6, "float32"))[1], a.reshape(-1))
     with pytest.raises(ValueError, match=r"argument y: dimension 0 is 5, expected n \* m = 6"):
         interpret(func, a, np.zeros(5, "float32"))
@@ -341,7 +330,7 @@ def f(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
                     D[vj, vk] = tmp[vj, vk]
 """
     )
-    a = np.random.rand(8, 8).astype("float32")
+    a = numbers(8, 8)
     np.testing.assert_array_equal(run(func, a, np.zeros_like(a))[1], a + 1)
     outer = next(b for b in nodes(func, tir.Block) if b.name_hint == "outer")
     assert [r.buffer.name for r in outer.reads] == ["A"]
@@ -558,7 +547,7 @@ def f(A: T.Buffer((6, 4), "float32"), B: T.Buffer((6,), "float32")):
             B[vi] += A[vi, vk]
 """
     )
-    data = np.random.rand(6, 4).astype("float32")
+    data = numbers(6, 4)
     np.testing.assert_allclose(run(func, data, np.zeros(6, "float32"))[1], data.sum(1), rtol=1e-6)
 
 
@@ -578,5 +567,5 @@ def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
     )
     assert isinstance(func.body, tir.For)
     assert isinstance(func.body.body, tir.AllocBuffer)
-    data = np.random.rand(8, 4).astype("float32")
+    data = numbers(8, 4)
     np.testing.assert_allclose(run(func, data, np.zeros(8, "float32"))[1], data.sum(1), rtol=1e-6)

@@ -12,6 +12,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import AlterOpImpl, PassContext, VerifyInstrument
+from support import PLAIN_LOOPS
 
 
 @I.ir_module
@@ -66,7 +67,7 @@ def test_buffers_are_moved_and_results_moved_back():
     assert [g.name_hint for g in after.functions] == ["main", "add1"]
     expected = relax.interpret(Model, "main", *VALUES).numpy()
     np.testing.assert_array_equal(relax.interpret(after, "main", *VALUES).numpy(), expected)
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     np.testing.assert_array_equal(main(*VALUES).numpy(), expected)
 
 
@@ -126,7 +127,7 @@ def test_several_results_of_symbolic_sizes():
     column = lambda i: (i, 0)  # noqa: E731
     after = applied(Sizes, {"lib.both": columns}, {"lib.both": [column, None, column]})
     assert after.script().count("R.layout_transform") == 2
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for n in (0, 1, 5):
         x = np.arange(n, dtype="float32")
         for found in (relax.interpret(after, "main", x), main(x)):

@@ -9,6 +9,7 @@ import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.transform import Normalize, Sequential, bisect, module_pass
+from support import PLAIN_LOOPS
 
 
 @I.ir_module
@@ -33,7 +34,7 @@ def replacing(old, new):
 
 
 def run(mod, name, *args):
-    return relax.VirtualMachine(relax.build(mod), relax.cpu())[name](*args)
+    return relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())[name](*args)
 
 
 X = np.arange(3, dtype="float32")

@@ -11,6 +11,7 @@ from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.transform import FakeQuantizationToInteger
+from support import PLAIN_LOOPS
 
 
 def test_a_product(check):
@@ -140,7 +141,7 @@ def test_rows_of_a_table_are_taken_as_bytes(mode):
         next(n for n, line in enumerate(lines) if f"R.{op}(" in line) for op in ("take", "dequantize")
     )
     assert taken < dequantized
-    machines = [relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu()) for mod in (after, before)]
+    machines = [relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu()) for mod in (after, before)]
     expected = ((np.array([[3, 200], [1, 27], [255, 0]]) - 7).astype("float32") * np.float32(0.3)).astype(
         "float32"
     )
@@ -250,7 +251,7 @@ def test_depthwise_convolutions_add_up_integers_as_floats(zero, bias):
     assert ("R.subtract(" in script) == bool(zero)
     assert "R.dequantize" not in script
     assert 'out_dtype="int32"' not in script
-    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS), relax.cpu())
     weights, rng = np.array([[1, -2, 127], [4, 5, -128]]), np.random.default_rng(8)
     for n, h in [(1, 1), (0, 3), (2, 0), (3, 17)]:
         q = rng.integers(0, 256, (n, 2, h, 5)).astype("uint8")
@@ -286,7 +287,7 @@ def test_the_greatest_numbers_are_those_of_the_integers():
     after = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(module))
     assert "quantize" not in after.script()
     assert FakeQuantizationToInteger()(after) is after
-    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS), relax.cpu())
     rng = np.random.default_rng(3)
     for n, h in [(1, 1), (2, 4), (0, 3), (1, 0), (1, 9)]:
         q = rng.integers(0, 256, (n, 2, h, 5), "uint8")
@@ -340,7 +341,7 @@ def test_programs_give_what_they_gave(zero, mode):
     weights = np.random.default_rng(1).integers(-100, 101, (2, 3, 3, 3))
     module = from_source(QUANTISED.replace("ZERO", str(zero)).replace("WEIGHTS", str(weights.tolist())))
     assert 'out_dtype="int32"' in FakeQuantizationToInteger()(module).script()
-    machine = relax.VirtualMachine(relax.build(module, exec_mode=mode), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS, exec_mode=mode), relax.cpu())
     rng = np.random.default_rng(2)
     for n, h in [(1, 4), (2, 1), (0, 3), (3, 8)]:
         x = (rng.standard_normal((n, 3, h, 5)) * 6).astype("float32")
@@ -386,7 +387,7 @@ def test_products_that_are_quantised_again_are_multiplied_once(relu):
     assert "R.dequantize" not in script
     assert "R.subtract" not in script
     assert FakeQuantizationToInteger()(FakeQuantizationToInteger()(module)).script().count("R.add(") == 1
-    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS), relax.cpu())
     for n in (0, 1, 7, 1000):
         q = bytes_of(n)
         sums = (totals(q) + np.array([50, -700])).astype("float32") * (FACTORS / np.float32(4.7))
@@ -400,7 +401,7 @@ def test_products_that_are_quantised_again_are_multiplied_once(relu):
 def test_biases_that_are_no_integers_times_the_factor_are_divided(bias):
     module = from_source(REQUANTISED.replace("BIAS", bias).replace("SCALE", "4.7"))
     assert "R.const(1.0, " in FakeQuantizationToInteger()(module).script()
-    machine = relax.VirtualMachine(relax.build(module), relax.cpu())
+    machine = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS), relax.cpu())
     q, number = bytes_of(1000), np.asarray(eval(bias.removeprefix("R.const")), "float32")
     sums = totals(q).astype("float32") * (FACTORS / np.float32(4.7)) + number / np.float32(4.7)
     np.testing.assert_array_equal(machine["main"](q).numpy(), np.clip(np.rint(sums) + 7, 0, 255))

@@ -11,6 +11,7 @@ from relax.ir import DiagnosticError
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.transform import FastMathTransform, LegalizeOps, PassContext, VerifyInstrument
+from support import PLAIN_LOOPS
 
 
 def applied(mod):
@@ -44,7 +45,7 @@ def test_tanh_of_any_size_and_in_branches():
     assert text.count("fast_tanh") == 2
     assert "R.tanh" not in text
     assert "R.exp" in text
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for n in (0, 1, 4):
         x = value(n, 3)
         for c in (True, False):

@@ -13,6 +13,7 @@ from relax.ir.transform import PassContext
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.transform import DeadCodeElimination, FoldBatchnormToConv2D, Sequential
+from support import PLAIN_LOOPS
 
 rng = np.random.default_rng(7)
 step = Sequential([FoldBatchnormToConv2D(), DeadCodeElimination()], name="fold")
@@ -153,7 +154,7 @@ def test_equal_to_the_operators(body: Any, shape: tuple[Any, ...], dtype: str):
     assert "batch_norm" not in changed.script()
     assert "multiply" not in changed.script()
     assert step(changed) is changed
-    run = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    run = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     for n, size in ((0, 5), (1, 3), (2, 5), (1, 17)):
         x = rng.standard_normal((n, 4, *[size] * (len(shape) - 2))).astype(dtype)
         if n == 2:

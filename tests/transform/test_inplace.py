@@ -14,6 +14,7 @@ from relax.script import tir as T
 from relax.struct_info import ObjectStructInfo, TensorStructInfo
 from relax.transform import CallTIRRewrite, CheckReuse, Normalize
 from relax.vm import build
+from support import PLAIN_LOOPS
 
 
 @T.prim_func(private=True)
@@ -188,7 +189,7 @@ def test_a_use_that_would_be_removed_is_refused_as_well():
             return w
 
     with pytest.raises(DiagnosticError, match="y is used after it was reused in place"):
-        build(Module, "llvm")
+        build(Module, PLAIN_LOOPS)
 
 
 def test_branches_that_name_the_same():

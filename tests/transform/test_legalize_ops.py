@@ -11,6 +11,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import LegalizeOps
+from support import PLAIN_LOOPS
 
 
 def kernels(mod):
@@ -244,7 +245,7 @@ def test_a_kernel_for_a_size_serves_no_other_number():
     legal = LegalizeOps()(Module)
     assert len(kernels(legal)) == 4
     for mod in (Module, legal):
-        vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+        vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
         x = relax.nd.array([float(i) for i in range(8)], dtype="float32")
         for name, k, expected in (("number", -3, 5), ("number", 3, 3), ("size", relax.ShapeTuple([3]), 3)):
             element, filled = vm[name](x, k)

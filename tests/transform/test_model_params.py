@@ -18,6 +18,7 @@ from relax.transform import (
     LegalizeOps,
     LiftTransformParams,
 )
+from support import PLAIN_LOOPS
 
 
 @I.ir_module
@@ -292,7 +293,7 @@ def test_lazy_parameters(check):
         asked.append((index, name))
         return relax.nd.array(weights[index])
 
-    vm = relax.VirtualMachine(relax.build(after), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())
     equal(vm["main"](x, get), relax.interpret(Before, "main", x, *weights))
     assert asked == [(1, "a"), (2, "b")]
 
@@ -327,7 +328,7 @@ def test_lazy_results(check):
     after = check(LazySetOutput(), Before, Expected)
     (x,) = arrays((3,))
     results = {}
-    vm = relax.VirtualMachine(relax.build(after), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())
     vm["main"](x, results.__setitem__)
     equal([results[i] for i in range(4)], relax.interpret(Before, "main", x))
 
@@ -346,7 +347,7 @@ def test_a_result_that_the_function_reads_itself():
     relax.analysis.assert_well_formed(after)
     (x,) = arrays((3,))
     results = {}
-    relax.VirtualMachine(relax.build(after), relax.cpu())["main"](x, results.__setitem__)
+    relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())["main"](x, results.__setitem__)
     equal([results[0], results[1]], [relax.nd.array(np.exp(x)), relax.nd.array(x)])
 
 
@@ -363,7 +364,7 @@ def test_weights_transformed_one_by_one():
     results = {}
     relax.register_func("test_lazy.get", lambda i: relax.nd.array(weights[i]), override=True)
     relax.register_func("test_lazy.set", lambda i, value: results.__setitem__(i, value), override=True)
-    vm = relax.VirtualMachine(relax.build(after), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())
     vm["main_transform_params"]()
     equal([results[i] for i in range(3)], relax.interpret(lifted, "main_transform_params", tuple(weights)))
 
@@ -377,7 +378,7 @@ def test_loading_only_and_extra_parameters():
     weights = arrays((4, 3), (5,))
     relax.register_func("test_lazy.get2", lambda r, i: relax.nd.array(weights[i] * r), override=True)
     wanted = relax.interpret(lifted, "main_transform_params", (weights[0] * 2, weights[1] * 2))
-    vm = relax.VirtualMachine(relax.build(after), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())
     equal(vm["main_transform_params"](2), wanted)
 
 
@@ -407,7 +408,7 @@ def test_layout_free_buffers(check):
         if g.name_hint != "main"
     }
     assert sorted(map(str, free.values())) == ["(0,)", "(1,)", "None"]
-    vm = relax.VirtualMachine(relax.build(after), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())
     x, w = arrays((2, 2), (2, 2))
     np.testing.assert_allclose(
         vm["main"](x, w).numpy(), relax.interpret(Before, "main", x, w).numpy(), rtol=1e-4, atol=1e-5

@@ -25,6 +25,7 @@ from relax.transform import (
     Sequential,
     ToNonDataflow,
 )
+from support import PLAIN_LOOPS
 
 GRAPH_PASSES = (CanonicalizeBindings, FoldConstant, EliminateCommonSubexpr, DeadCodeElimination, LambdaLift)
 
@@ -134,10 +135,6 @@ class Program:
 
     arithmetic = (alias, sum, sum, negative, flatten, unflatten, pair, field, cast, constant)
     effects = (increment, closure)
-
-
-PLAIN_LOOPS = "llvm -opt-level=1"
-"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
 
 
 def plain(value):

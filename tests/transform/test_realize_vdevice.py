@@ -14,6 +14,7 @@ from relax.ir import DiagnosticError, IRModule, VDevice, assert_structural_equal
 from relax.script import from_source
 from relax.struct_info import TensorStructInfo
 from relax.transform import PassContext, RealizeVDevice, UpdateVDevice, VerifyInstrument
+from support import PLAIN_LOOPS
 
 LIST = (
     'I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1), I.vdevice("llvm", 2)]})'
@@ -702,6 +703,6 @@ def test_a_parameter_that_holds_the_shape_of_another(params):
     after = RealizeVDevice()(mod)
     assert_well_formed(after)
     x = relax.nd.array(np.array([-1, 2], "int8"), relax.cpu(1))
-    machine = relax.VirtualMachine(relax.build(mod, "llvm"), [relax.cpu(0), relax.cpu(1)])
+    machine = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), [relax.cpu(0), relax.cpu(1)])
     for result in (relax.interpret(after, "main", x), machine["main"](x)):
         assert result.numpy().tolist() == [1, 2]

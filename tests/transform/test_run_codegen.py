@@ -12,6 +12,7 @@ from relax.ir import DiagnosticError, IRModule, assert_structural_equal
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.transform import FuseOpsByPattern, PassContext, RunCodegen, VerifyInstrument
+from support import PLAIN_LOOPS
 
 GIVEN = []
 
@@ -73,7 +74,7 @@ def test_what_a_pattern_matches_is_run_outside():
         f'R.call_dps_packed("{symbols[0]}", (x, w), out_sinfo=R.Tensor((n, 8), dtype="float32"))'
         in after.script()
     )
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for n in (0, 1, 3):
         x, w = np.random.default_rng(n).standard_normal((n, 4), "float32"), np.ones((4, 8), "float32")
         x[:1, :1] = np.nan

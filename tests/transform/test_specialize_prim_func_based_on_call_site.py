@@ -18,6 +18,7 @@ from relax.transform import (
     SpecializePrimFuncBasedOnCallSite,
     VerifyInstrument,
 )
+from support import PLAIN_LOOPS
 
 
 def applied(mod):
@@ -66,7 +67,7 @@ def test_a_size_that_all_calls_say():
     after = applied(Rows)
     assert after["main"] is Rows["main"]
     assert structural_equal(after["twice"], twice)
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for n in (0, 1, 5):
         x = np.resize(np.array([np.nan, np.inf, -np.inf, -0.0, 1.5], "float32"), (n, 3))
         for found in (relax.interpret(after, "main", x), main(x)):
@@ -86,7 +87,7 @@ def test_all_sizes_known(sizes):
     assert shapes == [list(sizes)] * 2
     value = np.ones(sizes, "float32")
     np.testing.assert_array_equal(relax.interpret(after, "main", value).numpy(), value + value)
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     np.testing.assert_array_equal(main(value).numpy(), value + value)
 
 
@@ -120,7 +121,7 @@ def test_calls_in_place_and_integers():
     assert [int(b.shape[0]) for f in ("copy", "increment") for b in after[f].buffer_map.values()] == [4] * 3
     assert len(after["increment"].params) == 2  # the integer stays
     x = np.arange(4, dtype="float32")
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for found in (relax.interpret(after, "main", x), main(x)):
         np.testing.assert_array_equal(found.numpy(), x + 2)
 
@@ -204,7 +205,7 @@ def test_a_kernel_called_in_another_way_stays():
 
 
 def test_arguments_of_another_size_are_refused_when_called():
-    main = relax.VirtualMachine(relax.build(applied(Rows)))["main"]
+    main = relax.VirtualMachine(relax.build(applied(Rows), PLAIN_LOOPS))["main"]
     with pytest.raises(ValueError, match="dimension 1 is 4, expected 3"):
         main(np.zeros((2, 4), "float32"))
 
@@ -235,5 +236,5 @@ def test_sizes_bound_after_kernels_were_made(n):
     x, w = rng.random((n, 4), "float32"), rng.random((4, n), "float32")
     expected = relax.interpret(generic, "main", x, w).numpy()
     np.testing.assert_array_equal(relax.interpret(after, "main", x, w).numpy(), expected)
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     np.testing.assert_allclose(main(x, w).numpy(), expected, rtol=1e-6)

@@ -21,6 +21,7 @@ from relax.transform import (
     SplitCallTIRByPattern,
     VerifyInstrument,
 )
+from support import PLAIN_LOOPS
 
 
 @T.prim_func(private=True)
@@ -95,7 +96,7 @@ def test_a_product_and_the_rest(n):
     assert [g.name_hint for g in after.functions] == ["main", "fused_matmul_add_relu_rest"]
     values = operands(n, (2,))
     expected = relax.interpret(Model, "main", *values).numpy()
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     seen.clear()
     for found in (relax.interpret(after, "main", *values), main(*values)):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
@@ -108,7 +109,7 @@ def test_a_kernel_that_is_all_pattern():
     assert 'R.call_dps_packed("tests.split.matmul", (x, w)' in after.script()
     values = operands(3)
     expected = relax.interpret(Product, "main", *values).numpy()
-    main = relax.VirtualMachine(relax.build(after))["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for found in (relax.interpret(after, "main", *values), main(*values)):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 

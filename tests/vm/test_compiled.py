@@ -21,6 +21,7 @@ from relax.script import tir as T
 from relax.transform.pipeline import get_pipeline
 from relax.vm.compilable import compilable_functions
 from relax.vm.compiled import compile_functions
+from support import PLAIN_LOOPS, numbers
 
 MODES = ("bytecode", "compiled")
 
@@ -28,7 +29,7 @@ MODES = ("bytecode", "compiled")
 def machine(mod, mode="compiled", **options):
     if isinstance(mod, str):
         mod = from_source(mod)
-    return relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode, **options), relax.cpu())
+    return relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS, exec_mode=mode, **options), relax.cpu())
 
 
 def outcome(main, args):
@@ -45,10 +46,6 @@ def plain(value):
     if isinstance(value, NDArray):
         return str(value.dtype), value.shape, value.numpy().tobytes()
     return repr(value) if isinstance(value, StringTensor) else value
-
-
-def floats(*shape):
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
 calls: list[object] = []
@@ -236,30 +233,30 @@ def sum(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
 """,
 }
 
-x3, x5 = floats(3), floats(5)
+x3, x5 = numbers(3), numbers(5)
 ARGUMENTS = {
     "tensors": [
-        (floats(2, 4), floats(4, 3)), (floats(0, 4), floats(4, 1)), (floats(2, 5), floats(4, 3)),
-        (floats(2, 4).astype("float64"), floats(4, 3)), (floats(2), floats(4, 3)), (3, None),
-        (floats(4, 2).T, floats(8, 3)[::2]), (floats(2, 4),),
+        (numbers(2, 4), numbers(4, 3)), (numbers(0, 4), numbers(4, 1)), (numbers(2, 5), numbers(4, 3)),
+        (numbers(2, 4).astype("float64"), numbers(4, 3)), (numbers(2), numbers(4, 3)), (3, None),
+        (numbers(4, 2).T, numbers(8, 3)[::2]), (numbers(2, 4),),
     ],
-    "sizes": [(floats(2, 3), floats(4, 3)), (floats(0, 3), floats(0, 3)), (floats(2, 3), floats(3, 3))],
+    "sizes": [(numbers(2, 3), numbers(4, 3)), (numbers(0, 3), numbers(0, 3)), (numbers(2, 3), numbers(3, 3))],
     "a choice": [(np.array(True), x3), (np.array(False), x3), (np.array([True]), x3), (True, x3), (1, x3)],
     "tuples": [
         ((x3, ((3,), 7)),), ((x3, ((4,), 7)),), ((x3, (3, 7)),), ((x3,),), (x3,), ((x3, ((3,), 7.5)),),
         ((x3, ((3, 3), 7)),), ([x3, [[3], 7]],),
     ],
     "scalars": [
-        (2, x3, 0.1, True), (3, x3, 0.1, True), (-1, floats(0), 0.5, False), (2.0, x3, 1.0, True),
+        (2, x3, 0.1, True), (3, x3, 0.1, True), (-1, numbers(0), 0.5, False), (2.0, x3, 1.0, True),
         (2, x3, 1, True), (2, x3, 1.5, 1), (np.int64(2), x3, np.float32(0.1), np.bool_(False)),
     ],
-    "calls": [(x3,), (x5,), (floats(0),)],
-    "a packed function fails": [(x3,), (floats(0),)],
-    "results of packed functions": [(floats(4, 3),), (floats(1, 1),), (floats(0, 2),)],
+    "calls": [(x3,), (x5,), (numbers(0),)],
+    "a packed function fails": [(x3,), (numbers(0),)],
+    "results of packed functions": [(numbers(4, 3),), (numbers(1, 1),), (numbers(0, 2),)],
     "data-dependent shapes": [(np.array([3, 1, 3]),), (np.array([], "int64"),)],
-    "negative size": [(x5,), (x3,), (floats(2),)],
-    "too much memory": [(x3,), (floats(0),)],
-    "planned memory": [(floats(8), 32), (floats(8), 0), (floats(8), 36), (floats(8), -4), (floats(0), 64), (floats(20), 0)],
+    "negative size": [(x5,), (x3,), (numbers(2),)],
+    "too much memory": [(x3,), (numbers(0),)],
+    "planned memory": [(numbers(8), 32), (numbers(8), 0), (numbers(8), 36), (numbers(8), -4), (numbers(0), 64), (numbers(20), 0)],
     "sequences and strings": [(x3, np.array(["a", "b"], object), [1, [2, (3,)]]), (x3, x3, "text")],
     "assertion": [(x3, np.array(True)), (x3, np.array(False))],
     "closures": [(x3,), (x5,)],
@@ -369,7 +366,7 @@ def call(f, x):
 
 
 def test_a_saved_executable_is_compiled_still(tmp_path):
-    relax.build(Mixed, "llvm", exec_mode="compiled").save(tmp_path / "mixed.rlx")
+    relax.build(Mixed, PLAIN_LOOPS, exec_mode="compiled").save(tmp_path / "mixed.rlx")
     executable = relax.load_executable(tmp_path / "mixed.rlx")
     assert executable.to_bytes() == (tmp_path / "mixed.rlx").read_bytes()
     vm = relax.VirtualMachine(executable, relax.cpu())
@@ -394,12 +391,12 @@ def test_strings_come_back_as_strings():
 
 def test_an_entry_point_speaks_the_c_abi():
     main = machine(Twice).get_function("main")
-    x = tvm_ffi.from_dlpack(floats(6, 3))
+    x = tvm_ffi.from_dlpack(numbers(6, 3))
     y, z = main(x, None)
-    np.testing.assert_array_equal(np.from_dlpack(y), 2 * floats(6, 3))
+    np.testing.assert_array_equal(np.from_dlpack(y), 2 * numbers(6, 3))
     assert z is None
-    every_other, _ = main(tvm_ffi.from_dlpack(floats(6, 3)[::2]), None)  # made compact on the way in
-    np.testing.assert_array_equal(np.from_dlpack(every_other), 2 * floats(6, 3)[::2])
+    every_other, _ = main(tvm_ffi.from_dlpack(numbers(6, 3)[::2]), None)  # made compact on the way in
+    np.testing.assert_array_equal(np.from_dlpack(every_other), 2 * numbers(6, 3)[::2])
     with pytest.raises(TypeError, match=r"^main: expected 2 arguments \(x, f\), found 1$"):
         main(x)
 
@@ -409,14 +406,14 @@ def test_an_error_nobody_asked_about_leaves_no_trace():
     vm = machine(Mixed)
     for _ in range(2):
         with pytest.raises(ValueError, match="dimension 0 is 5"):
-            vm.get_function("main")(tvm_ffi.from_dlpack(floats(5)))
+            vm.get_function("main")(tvm_ffi.from_dlpack(numbers(5)))
     with pytest.raises(ValueError, match="dimension 0 is 5") as info:
         vm["main"](x5)
     assert "\n".join(info.value.__notes__).count("in Relax function main") == 1
 
 
 def test_code_without_its_program_refuses():
-    library = relax.build(Twice, "llvm", exec_mode="compiled").library()
+    library = relax.build(Twice, PLAIN_LOOPS, exec_mode="compiled").library()
     with pytest.raises(ValueError, match="main: is part of a program"):
         tvm_ffi.Function.__from_extern_c__(library.address("__tvm_ffi___vmtir__main"))(None, None)
 
@@ -483,7 +480,7 @@ def test_eight_threads_call_one_machine():
 
 def test_everything_is_released_after_results_and_errors():
     main = machine(Twice)["main"]
-    array = floats(2, 3)
+    array = numbers(2, 3)
     seen: list[weakref.ref[object]] = []
 
     def watch(y):

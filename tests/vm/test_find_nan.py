@@ -9,6 +9,7 @@ import pytest
 import relax
 from relax.runtime import NumericsError
 from relax.script import from_source
+from support import PLAIN_LOOPS
 
 HEAD = "from relax.script import ir as I, relax as R\n"
 LOG = """
@@ -138,4 +139,4 @@ def test_the_machine_checks_every_run(kinds):
 
 def test_the_machine_refuses_other_words():
     with pytest.raises(ValueError, match='check_numerics must be True, False, "nan" or "all", found \'inf\''):
-        relax.VirtualMachine(relax.build(parse(LOG)), check_numerics="inf")
+        relax.VirtualMachine(relax.build(parse(LOG), PLAIN_LOOPS), check_numerics="inf")

@@ -5,26 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relax.analysis import assert_well_formed
-from relax.ir.transform import PassContext, VerifyInstrument
-from relax.runtime import PackedFunc, VirtualMachine, nd, register_func
+from relax.runtime import PackedFunc, nd, register_func
 from relax.runtime.dtypes import NUMPY_DTYPES
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.vm import build
+from support import PLAIN_LOOPS, machine
 
 register_func("test.lang.increment", lambda a: a.copyfrom(a.numpy() + 1), override=True)
 register_func("test.lang.add_to", lambda a, b: a.copyfrom(a.numpy() + b.numpy()), override=True)
 register_func("test.lang.make_object", lambda: {"a": 1}, override=True)
 register_func("test.lang.use_object", lambda o: nd.array(np.array(o["a"])), override=True)
 register_func("test.lang.apply", lambda f, x: f(x), override=True)
-
-
-def run(mod):
-    """Every pass is verified: its result must be well-formed, normal, derived and pure where it says so."""
-    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return VirtualMachine(build(mod, "llvm"))
 
 
 def i64(value):
@@ -60,7 +52,7 @@ def test_in_place_calls():
             )
             return z
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     x = iota(3)
     assert vm["tir"](x).numpy().tolist() == [1, 3, 5]
     assert vm["packed"](x).numpy().tolist() == [0, 3, 6]
@@ -78,7 +70,7 @@ def test_mutation_is_seen_by_the_caller():
             return x
 
     x = iota(3)
-    result = run(Module)["main"](x)
+    result = machine(Module, PLAIN_LOOPS)["main"](x)
     assert x.tolist() == [1, 2, 3]
     assert result.data_ptr() == x.ctypes.data
 
@@ -98,7 +90,7 @@ def test_effects_and_opaque_values(capsys):
             nothing = R.null_value()
             return (nothing, u)
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     nothing, used = vm["main"](iota(2), np.array(True))
     assert (nothing, used.item()) == (None, 1)
     assert capsys.readouterr().out == "x = [0. 1.], n = 2\n"
@@ -122,7 +114,7 @@ def test_integers_for_kernels():
             z = R.call_tir(cls.scale, (x,), R.Tensor((4,), "float32"), tir_vars=R.shape([n + 1]))
             return z
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     for n in (0, 1, 5):
         assert vm["main"](iota(4), iota(n)).numpy().tolist() == [i * (n + 1) for i in range(4)]
 
@@ -148,7 +140,7 @@ def test_prim_funcs_by_name_and_as_values():
             _ = f(x, y)
             return (y, f)
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     assert vm["by_name"](iota(4)).numpy().tolist() == [0, 3, 6, 9]
     y, f = vm["as_value"](iota(4))
     assert y.numpy().tolist() == [0, 3, 6, 9]
@@ -181,7 +173,7 @@ def test_packed_functions_as_values():
             f = R.ExternFunc("test.lang.apply")
             return f
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     assert vm["pass_on"](iota(4)).numpy().tolist() == [1, 2, 3, 4]
     assert vm["invoke"](lambda v: np.asarray(v.numpy() + 1), i64(3)).item() == 4
     assert vm["call"](lambda v: "result", i64(3)) == "result"
@@ -263,7 +255,7 @@ class Closures:
 
 
 def test_local_functions():
-    vm = run(Closures)
+    vm = machine(Closures, PLAIN_LOOPS)
     assert vm["loop"](i64(10), i64(3)).item() == 30
     assert vm["loop"](i64(3000), i64(1)).item() == 3000
     assert [vm["choose"](np.array(b), i64(5)).item() for b in (True, False)] == [10, 25]
@@ -281,7 +273,7 @@ def test_every_dtype_runs(dtype):
         def main(x: R.Tensor(("n",), dtype), y: R.Tensor(("n",), dtype)) -> R.Tensor(("n",), dtype):
             return R.where(R.equal(x, y), x, y)
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     for values in ([], [1], [0, 1, 1]):
         x = np.array(values).astype(NUMPY_DTYPES[dtype])
         y = np.array([1] * len(values)).astype(NUMPY_DTYPES[dtype])
@@ -300,7 +292,7 @@ def test_virtual_devices():
             y = R.to_vdevice(x, "llvm")
             return R.add(y, y)
 
-    assert run(Module)["main"](iota(3)).numpy().tolist() == [0, 2, 4]
+    assert machine(Module, PLAIN_LOOPS)["main"](iota(3)).numpy().tolist() == [0, 2, 4]
 
 
 def test_expressions_are_computed_only_where_they_are_needed():
@@ -317,7 +309,7 @@ def test_expressions_are_computed_only_where_they_are_needed():
                 s = R.shape([n])
             return s
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     x = np.zeros((6, 0), "float32")
     assert vm["main"](x, np.array(False)) == (6,)
     assert vm["main"](np.zeros((6, 4), "float32"), np.array(True)) == (1,)
@@ -333,7 +325,7 @@ def test_negative_sizes_are_an_error():
             n = T.int64()
             return R.zeros((n - 2,), "float32")
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     assert vm["main"](iota(5)).shape == (3,)
     assert vm["main"](iota(2)).shape == (0,)
     with pytest.raises(ValueError, match=r"^main: a shape cannot have a negative dimension, as in \(-1,\)"):
@@ -354,6 +346,6 @@ def test_float_scalars_over_shape_variables():
                 R.prim_value(n > T.int64(2)),
             )
 
-    vm = run(Module)
+    vm = machine(Module, PLAIN_LOOPS)
     for n in (0, 1, 5):
         assert vm["main"](iota(n)) == (n * 0.5, n, n > 2)

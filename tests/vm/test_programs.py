@@ -11,27 +11,16 @@ import numpy as np
 import pytest
 
 import relax
-from relax.analysis import assert_well_formed
 from relax.codegen import compile_count
 from relax.ir import RelaxWarning
-from relax.ir.transform import PassContext, VerifyInstrument
-from relax.runtime import NDArray, ShapeTuple, VirtualMachine, cpu, nd, register_func
+from relax.runtime import NDArray, ShapeTuple, VirtualMachine, nd, register_func
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.vm import build
+from support import PLAIN_LOOPS, machine, numbers
 
 SIZES = (0, 1, 2, 7)
-
-
-def run(mod):
-    """Every pass is verified on the way: its result must be well-formed, normal and derived."""
-    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return VirtualMachine(build(mod, "llvm"), cpu())
-
-
-def floats(*shape):
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
 def same(actual, expected):
@@ -55,27 +44,27 @@ class Affine:
 
 
 def test_one_build_serves_every_size():
-    vm = run(Affine)
+    vm = machine(Affine, PLAIN_LOOPS)
     before = compile_count()
     for n in SIZES:
         for k in SIZES:
             for m in (0, 1, 5):
-                x, w, b = floats(n, k), floats(k, m), floats(m)
+                x, w, b = numbers(n, k), numbers(k, m), numbers(m)
                 same(vm["main"](x, w, b), np.maximum(x @ w + b, 0))
     assert compile_count() == before
 
 
 def test_params_become_constants():
-    w, b = floats(4, 3), floats(3)
-    ex = build(Affine, "llvm", params={"w": w, "b": nd.array(b)})
+    w, b = numbers(4, 3), numbers(3)
+    ex = build(Affine, PLAIN_LOOPS, params={"w": w, "b": nd.array(b)})
     vm = VirtualMachine(ex)
     for n in SIZES:
-        x = floats(n, 4)
+        x = numbers(n, 4)
         same(vm["main"](x), np.maximum(x @ w + b, 0))
     with pytest.raises(ValueError, match="main: parameter x: dimension 1 is 5, expected 4"):
-        vm["main"](floats(2, 5))
+        vm["main"](numbers(2, 5))
     with pytest.raises(ValueError, match="no function has a parameter 'c'"):
-        build(Affine, "llvm", params={"c": b})
+        build(Affine, PLAIN_LOOPS, params={"c": b})
 
 
 @I.ir_module
@@ -100,10 +89,10 @@ class Sizes:
 
 
 def test_computed_dimensions():
-    vm = run(Sizes)
+    vm = machine(Sizes, PLAIN_LOOPS)
     for n in SIZES:
         for m in SIZES:
-            x, y = floats(n, m), floats(n * m)
+            x, y = numbers(n, m), numbers(n * m)
             same(vm["main"](x, y), x.reshape(-1) + y)
             assert vm["later"](y, x) == (n + m, n)
     message = (
@@ -111,7 +100,7 @@ def test_computed_dimensions():
         "m = 3 was bound by x, dimension 1)"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        vm["main"](floats(2, 3), floats(7))
+        vm["main"](numbers(2, 3), numbers(7))
 
 
 # ---------------------------------------------------------------------------------- control flow
@@ -158,7 +147,7 @@ class Recursive:
 
 
 def test_recursion():
-    vm = run(Recursive)
+    vm = machine(Recursive, PLAIN_LOOPS)
     assert [vm["factorial"](np.array(n)).item() for n in (0, 1, 5, 20)] == [1, 1, 120, 2432902008176640000]
     assert [bool(vm["even"](np.array(n))) for n in (0, 1, 10, 11)] == [True, False, True, False]
     assert vm["ackermann"](np.array(2), np.array(3)).item() == 9
@@ -185,16 +174,16 @@ class Nested:
 
 
 def test_nested_if():
-    vm = run(Nested)
+    vm = machine(Nested, PLAIN_LOOPS)
     for n in SIZES:
-        x = floats(n)
+        x = numbers(n)
         for a in (True, False):
             for b in (True, False):
                 y = x + x
                 expected = ((y * x if b else np.exp(-y)) + x if a else y) - x
                 same(vm["main"](np.array(a), np.array(b), x), expected)
     with pytest.raises(TypeError, match="main: parameter a: expected dtype bool, found int64"):
-        vm["main"](np.array(1), np.array(True), floats(1))
+        vm["main"](np.array(1), np.array(True), numbers(1))
 
 
 # ------------------------------------------------------------------------------------- functions
@@ -244,27 +233,27 @@ class Functions:
 
 
 def test_closures_over_tensors():
-    vm = run(Functions)
+    vm = machine(Functions, PLAIN_LOOPS)
     for n in SIZES:
-        x, y = floats(n), floats(n)[::-1]
+        x, y = numbers(n), numbers(n)[::-1]
         same(vm["captures_tensor"](x, y), y + x + x)
 
 
 def test_closures_over_shape_variables():
-    vm = run(Functions)
+    vm = machine(Functions, PLAIN_LOOPS)
     for n in SIZES:
-        f = vm["captures_shape"](floats(n, 3))
+        f = vm["captures_shape"](numbers(n, 3))
         for k in SIZES:
-            z = floats(k)
+            z = numbers(k)
             same(f(z), np.full(n, z.sum(), "float32"))
         with pytest.raises(TypeError, match="expected dtype float32, found float64"):
             f(np.zeros(2))
-    assert str(vm["captures_shape"](floats(5, 3)).info.ret) == 'R.Tensor((5,), dtype="float32")'
+    assert str(vm["captures_shape"](numbers(5, 3)).info.ret) == 'R.Tensor((5,), dtype="float32")'
 
 
 def test_functions_as_arguments_and_results():
-    vm = run(Functions)
-    x = floats(4)
+    vm = machine(Functions, PLAIN_LOOPS)
+    x = numbers(4)
     same(vm["passes_global"](x), 4 * x)
     same(vm["twice"](vm["double"], x), 4 * x)
     with pytest.raises(
@@ -296,29 +285,29 @@ class Tuples:
 
 
 def test_tuples_of_tuples():
-    vm = run(Tuples)
+    vm = machine(Tuples, PLAIN_LOOPS)
     for n in SIZES:
         for m in SIZES:
-            a, b = floats(n), floats(n, m)
+            a, b = numbers(n), numbers(n, m)
             (c,), d, unit = vm["main"]((a, [b, (m,)]))
             same(c, a + a)
             same(d, np.exp(b))
             assert unit == ()
     wrong = [
         (
-            (floats(2), (floats(2, 3), (4,))),
+            (numbers(2), (numbers(2, 3), (4,))),
             ValueError,
             "parameter t[1][1]: dimension 0 is 4, expected m = 3",
         ),
         (
-            (floats(2), (floats(3, 3), (3,))),
+            (numbers(2), (numbers(3, 3), (3,))),
             ValueError,
             "parameter t[1][0]: dimension 0 is 3, expected n = 2",
         ),
-        ((floats(2),), ValueError, "parameter t: expected a tuple of 2, found a tuple of 1"),
-        ((floats(2), floats(2, 3)), TypeError, "parameter t[1]: expected a tuple of 2, found a tensor"),
-        ((floats(2), (floats(2, 3), 3)), TypeError, "parameter t[1][1]: expected a shape, found the int 3"),
-        (floats(2), TypeError, "parameter t: expected a tuple of 2, found a tensor"),
+        ((numbers(2),), ValueError, "parameter t: expected a tuple of 2, found a tuple of 1"),
+        ((numbers(2), numbers(2, 3)), TypeError, "parameter t[1]: expected a tuple of 2, found a tensor"),
+        ((numbers(2), (numbers(2, 3), 3)), TypeError, "parameter t[1][1]: expected a shape, found the int 3"),
+        (numbers(2), TypeError, "parameter t: expected a tuple of 2, found a tensor"),
     ]
     for value, error, message in wrong:
         with pytest.raises(error) as caught:
@@ -366,41 +355,41 @@ class ShapesAndScalars:
 
 
 def test_shape_values():
-    vm = run(ShapesAndScalars)
+    vm = machine(ShapesAndScalars, PLAIN_LOOPS)
     for n in SIZES:
-        result = vm["shapes"]((n, 4), floats(n))
+        result = vm["shapes"]((n, 4), numbers(n))
         assert result == (4, n + 1, 3)
         assert isinstance(result, ShapeTuple)
-        assert vm["of_tensor"](floats(n, 3)) == (n, 3)
+        assert vm["of_tensor"](numbers(n, 3)) == (n, 3)
     with pytest.raises(
         ValueError, match="shapes: parameter x: dimension 0 is 3, expected n = 2 .n was bound by s, dim"
     ):
-        vm["shapes"]((2, 4), floats(3))
+        vm["shapes"]((2, 4), numbers(3))
     with pytest.raises(ValueError, match="shapes: parameter s: expected a shape of 2 dimensions, found 3"):
-        vm["shapes"]((2, 4, 1), floats(2))
+        vm["shapes"]((2, 4, 1), numbers(2))
 
 
 def test_prim_values():
-    vm = run(ShapesAndScalars)
+    vm = machine(ShapesAndScalars, PLAIN_LOOPS)
     for k in SIZES:
-        assert vm["scalars"](k, 1.5, True, floats(k)) == (k, 1.5, True)
-        assert vm["computed"](floats(k)) == (k * k - 1, 5)
+        assert vm["scalars"](k, 1.5, True, numbers(k)) == (k, 1.5, True)
+        assert vm["computed"](numbers(k)) == (k * k - 1, 5)
     assert (vm["branch"](True).item(), vm["branch"](False).item()) == (1, 2)
     for args, message in [
         ((2.0, 1.5, True), "parameter k: expected an int64 value, found the float 2.0"),
         ((2, 1, True), "parameter f: expected a float32 value, found the int 1"),
         ((2, 1.5, 1), "parameter b: expected a bool value, found the int 1"),
-        ((floats(), 1.5, True), "parameter k: expected an int64 value, found a tensor"),
+        ((numbers(), 1.5, True), "parameter k: expected an int64 value, found a tensor"),
     ]:
         with pytest.raises(TypeError) as caught:
-            vm["scalars"](*args, floats(2))
+            vm["scalars"](*args, numbers(2))
         assert message in str(caught.value)
     with pytest.raises(ValueError, match="parameter x: dimension 0 is 3, expected k = 2 .k was bound by k."):
-        vm["scalars"](2, 1.5, True, floats(3))
+        vm["scalars"](2, 1.5, True, numbers(3))
 
 
 def test_opaque_values():
-    assert run(ShapesAndScalars)["strings"]() == ("text", "float16")
+    assert machine(ShapesAndScalars, PLAIN_LOOPS)["strings"]() == ("text", "float16")
 
 
 # ------------------------------------------------------------------------------ packed functions
@@ -469,20 +458,20 @@ class Packed:
 
 
 def test_mixed_levels():
-    vm = run(Packed)
+    vm = machine(Packed, PLAIN_LOOPS)
     for m in SIZES:
         for n in SIZES:
-            x, y = floats(m, n), floats(n, 3)
+            x, y = numbers(m, n), numbers(n, 3)
             same(vm["main"](x, y), np.tile(x @ y * 2, (1, 2)))
 
 
 def test_what_packed_functions_return_is_checked():
-    vm = run(Packed)
+    vm = machine(Packed, PLAIN_LOOPS)
     with pytest.raises(
         ValueError,
         match="wrong_claim: the result of test.vm.identity: dimension 0 is 2, expected n \\+ 1 = 3",
     ):
-        vm["wrong_claim"](floats(2))
+        vm["wrong_claim"](numbers(2))
 
 
 def test_results_that_may_not_fit_are_checked():
@@ -495,14 +484,14 @@ def test_results_that_may_not_fit_are_checked():
                 y = R.call_packed("test.vm.identity", x, sinfo_args=R.Tensor("float32", ndim=1))
                 return y
 
-    main = run(Module)["main"]
-    same(main(floats(3)), floats(3))
+    main = machine(Module, PLAIN_LOOPS)["main"]
+    same(main(numbers(3)), numbers(3))
     with pytest.raises(ValueError, match="main: result: dimension 0 is 2, expected 3"):
-        main(floats(2))
+        main(numbers(2))
 
 
 def test_constants_are_fresh():
-    main = run(Packed)["fresh_constants"]
+    main = machine(Packed, PLAIN_LOOPS)["fresh_constants"]
     for _ in range(2):
         c, d = main()
         assert (c.numpy().tolist(), d.numpy().tolist()) == ([2, 3], [1, 2])
@@ -540,20 +529,20 @@ class DataDependent:
 
 
 def test_data_dependent_shapes():
-    vm = run(DataDependent)
+    vm = machine(DataDependent, PLAIN_LOOPS)
     for n in SIZES:
         x = np.arange(n) % 3
         np.testing.assert_array_equal(vm["main"](x).numpy(), np.unique(x) * 2)
-        y = floats(n, 4)
+        y = numbers(n, 4)
         same(vm["through_tensor"](y), y.reshape(4, n))
     assert vm["cast_shape"]((3, 0)) == (0, 3)
 
 
 def test_match_cast_fails():
-    vm = run(DataDependent)
-    same(vm["cast_fails"](floats(2, 2)), floats(2, 2))
+    vm = machine(DataDependent, PLAIN_LOOPS)
+    same(vm["cast_fails"](numbers(2, 2)), numbers(2, 2))
     with pytest.raises(ValueError, match="cast_fails: match_cast of x: dimension 1 is 3, expected 2"):
-        vm["cast_fails"](floats(2, 3))
+        vm["cast_fails"](numbers(2, 3))
 
 
 # -------------------------------------------------------------------------------- wrong arguments
@@ -562,30 +551,30 @@ def test_match_cast_fails():
 @pytest.mark.parametrize(
     "args, error, message",
     [
-        ((floats(2, 3), floats(3, 4)), TypeError, "main: expected 3 arguments (x, w, b), found 2"),
-        ((1, floats(3, 4), floats(4)), TypeError, "main: parameter x: expected a tensor, found the int 1"),
+        ((numbers(2, 3), numbers(3, 4)), TypeError, "main: expected 3 arguments (x, w, b), found 2"),
+        ((1, numbers(3, 4), numbers(4)), TypeError, "main: parameter x: expected a tensor, found the int 1"),
         (
-            ("x", floats(3, 4), floats(4)),
+            ("x", numbers(3, 4), numbers(4)),
             TypeError,
             "main: parameter x: expected a tensor, found the string 'x'",
         ),
         (
-            (floats(2, 3), floats(3), floats(4)),
+            (numbers(2, 3), numbers(3), numbers(4)),
             ValueError,
             "main: parameter w: expected rank 2, found rank 1 (shape (3,))",
         ),
         (
-            (floats(2, 3), floats(3, 4).astype("float64"), floats(4)),
+            (numbers(2, 3), numbers(3, 4).astype("float64"), numbers(4)),
             TypeError,
             "main: parameter w: expected dtype float32, found float64",
         ),
         (
-            (floats(2, 3), floats(2, 4), floats(4)),
+            (numbers(2, 3), numbers(2, 4), numbers(4)),
             ValueError,
             "main: parameter w: dimension 0 is 2, expected k = 3 (k was bound by x, dimension 1)",
         ),
         (
-            (floats(2, 3), floats(3, 4), floats(5)),
+            (numbers(2, 3), numbers(3, 4), numbers(5)),
             ValueError,
             "main: parameter b: dimension 0 is 5, expected m = 4 (m was bound by w, dimension 1)",
         ),
@@ -593,7 +582,7 @@ def test_match_cast_fails():
 )
 def test_wrong_arguments(args, error, message):
     with pytest.raises(error) as caught:
-        run(Affine)["main"](*args)
+        machine(Affine, PLAIN_LOOPS)["main"](*args)
     assert str(caught.value) == message
 
 
@@ -606,8 +595,8 @@ def test_saved_programs_run_without_the_compiler(tmp_path):
     import textwrap
 
     path = tmp_path / "affine.rlx"
-    build(Affine, "llvm").save(path)
-    x, w, b = floats(2, 3), floats(3, 4), floats(4)
+    build(Affine, PLAIN_LOOPS).save(path)
+    x, w, b = numbers(2, 3), numbers(3, 4), numbers(4)
     np.savez(tmp_path / "data.npz", x=x, w=w, b=b, y=np.maximum(x @ w + b, 0))
     program = textwrap.dedent(
         """
@@ -630,10 +619,11 @@ def test_saved_programs_run_without_the_compiler(tmp_path):
 
 def test_build_arguments():
     with pytest.raises(ValueError, match="exec_mode 'magic' is not known; there is: bytecode, compiled"):
-        build(Affine, "llvm", exec_mode="magic")
+        build(Affine, PLAIN_LOOPS, exec_mode="magic")
     with pytest.raises(TypeError, match="build: expected an IRModule, found str"):
         build("main")
     with relax.target.Target("llvm"):
         assert isinstance(
-            VirtualMachine(build(Affine))["main"](floats(1, 1), floats(1, 1), floats(1)), NDArray
+            VirtualMachine(build(Affine, PLAIN_LOOPS))["main"](numbers(1, 1), numbers(1, 1), numbers(1)),
+            NDArray,
         )

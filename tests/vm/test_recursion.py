@@ -14,6 +14,7 @@ from relax.runtime import register_func
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 MODES = ("bytecode", "compiled")
 DEEP = 4_000
@@ -85,7 +86,7 @@ class Sums:
 
 @pytest.fixture(scope="module")
 def executables():
-    return {mode: relax.build(Sums, "llvm", exec_mode=mode) for mode in MODES}
+    return {mode: relax.build(Sums, PLAIN_LOOPS, exec_mode=mode) for mode in MODES}
 
 
 def machines(executables, **options):
@@ -198,7 +199,7 @@ class Doubled:
 @pytest.mark.parametrize("mode", MODES)
 def test_tuples_that_are_passed_on_are_not_gone_through(mode, n):
     """There are 2**n ways to the innermost value."""
-    vm = relax.VirtualMachine(relax.build(Doubled, "llvm", exec_mode=mode), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(Doubled, PLAIN_LOOPS, exec_mode=mode), relax.cpu())
     result, depth = vm["main"](n, (1,)), 0
     while len(result) == 2:
         assert result[0] is result[1]

@@ -12,6 +12,7 @@ import pytest
 import relax
 from relax.ir import DiagnosticError, assert_structural_equal
 from relax.script import from_source
+from support import PLAIN_LOOPS
 
 VALUES = {
     "bool": [True, False],
@@ -32,7 +33,7 @@ def in_both_modes(mod):
     """What main does in the interpreter, and compiled."""
     return [
         relax.interpreter.Interpreter(mod)["main"],
-        relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"],
+        relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"],
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import relax
 from relax.script import from_source
+from support import PLAIN_LOOPS
 
 MODES = ("bytecode", "compiled")
 
@@ -86,7 +87,7 @@ def outcome(call):
 @pytest.mark.parametrize("mode", MODES)
 def test_arguments_are_matched_as_in_the_interpreter(mode):
     module = matching(PARTS)
-    executable = relax.Executable.from_bytes(relax.build(module, "llvm", exec_mode=mode).to_bytes())
+    executable = relax.Executable.from_bytes(relax.build(module, PLAIN_LOOPS, exec_mode=mode).to_bytes())
     main = relax.VirtualMachine(executable, relax.cpu())["main"]
     found = []
     for value, n in arguments():
@@ -123,7 +124,7 @@ def test_what_a_closure_captures_and_gives(mode):
     module = from_source(
         CLOSURE.format(lines=lines, inner_lines=lines.replace("a", "b").replace("        ", "            "))
     )
-    main = relax.VirtualMachine(relax.build(module, "llvm", exec_mode=mode), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
     value = main(np.arange(3, dtype="float32"))
     for _ in range(81):
         value = value[0]

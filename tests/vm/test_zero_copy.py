@@ -17,6 +17,7 @@ from relax.runtime import register_func
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
 seen: list[int] = []
 
@@ -53,7 +54,7 @@ class Program:
 
 @pytest.fixture(scope="module", params=["bytecode", "compiled"])
 def vm(request):
-    return relax.VirtualMachine(relax.build(Program, "llvm", exec_mode=request.param), relax.cpu())
+    return relax.VirtualMachine(relax.build(Program, PLAIN_LOOPS, exec_mode=request.param), relax.cpu())
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +97,7 @@ def test_an_array_that_numpy_does_not_export_is_copied(vm):
 
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])
 def test_a_call_that_ends_in_a_buffer_error_is_not_made_twice(mode):
-    main = relax.VirtualMachine(relax.build(Full, "llvm", exec_mode=mode), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(Full, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
     with pytest.raises(RuntimeError, match="it is full") as info:  # tvm-ffi's kind for others than it knows
         main(np.ones(3, "float32"))
     assert len(seen) == 1
@@ -207,7 +208,7 @@ def test_large_constants_are_in_the_memory_of_the_module_and_saved_from_there(tm
 
     constants = []
     walk(Module["main"], lambda node: constants.append(node.data) if isinstance(node, Constant) else None)
-    executable = relax.build(Module, "llvm")
+    executable = relax.build(Module, PLAIN_LOOPS)
     tensors = [value for value in executable.constants if isinstance(value, tvm_ffi.Tensor)]
     shared = [t.data_ptr() == data.ctypes.data for t, data in zip(tensors, constants, strict=True)]
     assert shared == [True, False]

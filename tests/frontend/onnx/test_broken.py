@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import relax
 from differential import mutate_onnx
 from relax.frontend.onnx import converter, from_onnx
+from support import PLAIN_LOOPS
 
 FLOAT = TensorProto.FLOAT
 
@@ -533,7 +534,7 @@ def test_loops_whose_body_does_not_fit():
     ],
 )
 def test_an_error_at_run_time_names_the_node(text, arguments, error, message):
-    vm = relax.VirtualMachine(relax.build(from_onnx(parse(text)), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(from_onnx(parse(text)), PLAIN_LOOPS), relax.cpu())
     with pytest.raises(error) as caught:
         vm["main"](*arguments)
     assert any(message in note for note in caught.value.__notes__)
@@ -581,7 +582,7 @@ def test_long_shape_arithmetic_is_computed_by_tensors():
     }}"""
     module = from_onnx(parse(text))
     assert "R.maximum" in module.script()
-    vm = relax.VirtualMachine(relax.build(module, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS), relax.cpu())
     assert vm["main"](np.ones((6, 2), "float32")).shape == (11,)
 
 

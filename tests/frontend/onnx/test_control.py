@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import relax
+from support import PLAIN_LOOPS
 
 
 def ones(*shape: int) -> np.ndarray:
@@ -181,7 +182,7 @@ def test_an_output_whose_size_each_iteration_tells(agrees):
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions take notes from Python 3.11 on")
 def test_outputs_of_several_sizes_are_an_error_of_the_run(imported):
     text = OUTPUT_OF_ANY_SIZE.replace("Compress<axis = 0>(v, mask)", "Concat<axis = 0>(v, x)")
-    vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(imported(text), PLAIN_LOOPS), relax.cpu())
     assert vm["main"](ones(2), scalar(1), ones(2) > 0)[1].numpy().shape == (1, 4)
     message = r'(?s)iterations must have one shape, found \(4,\) and \(6,\).*Loop "y"'
     with pytest.raises(ValueError, match=message):

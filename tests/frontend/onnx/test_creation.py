@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import relax
+from support import PLAIN_LOOPS
 
 
 def test_constants_in_every_form(agrees):
@@ -33,7 +34,7 @@ def test_sparse_constants():
     mod = relax.frontend.onnx.from_onnx(
         onnx.helper.make_model(onnx.helper.make_graph([node], "sparse", [], [y]))
     )
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     assert vm["main"]().numpy().tolist() == [[0, 1.5], [0, 2.5]]
 
 
@@ -70,7 +71,7 @@ def test_ranges_of_narrow_floats_are_rounded_once(imported):
         "agraph (float16 a, float16 b, float16 c) => (float16[N] y) { y = Range<stash_type = 1>(a, b, c) }",
         opset=27,
     )
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     bounds = [np.array(v, "float16") for v in (0, 100, 0.1)]
     expected = np.arange(*(float(bound) for bound in bounds)).astype("float16")
     np.testing.assert_array_equal(vm["main"](*map(relax.nd.array, bounds)).numpy(), expected)
@@ -95,7 +96,7 @@ def test_random_tensors(imported):
       f = Multinomial<sample_size = 50>(x)
     }""")
     assert not mod["main"].is_pure
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     x = np.array([[0, 1, 0], [1, 0, 1]], "float32")
     a, b, c, d, e, f = (y.numpy() for y in vm["main"](relax.nd.array(x)))
     again = [y.numpy() for y in vm["main"](relax.nd.array(x))]

@@ -9,6 +9,7 @@ import pytest
 
 import relax
 from relax.frontend.onnx import from_onnx
+from support import PLAIN_LOOPS
 
 
 def rows(*shape: int) -> np.ndarray:
@@ -61,7 +62,7 @@ def test_sequences_of_the_run_time(agrees):
 
 def test_a_position_that_there_is_not_is_an_error_of_the_run():
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]>\n{RUN_TIME}')
-    vm = relax.VirtualMachine(relax.build(from_onnx(model), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(from_onnx(model), PLAIN_LOOPS), relax.cpu())
     with pytest.raises(IndexError, match="sequence_insert: position 3 is out of range for a sequence of 2"):
         vm["main"](seq(1, 2), rows(1), np.array(3))
 
@@ -103,7 +104,7 @@ def test_a_map_over_a_sequence_of_the_run_time():
         e = Shape(a) }>
     }"""
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]>\n{text}')
-    vm = relax.VirtualMachine(relax.build(from_onnx(model), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(from_onnx(model), PLAIN_LOOPS), relax.cpu())
     reference = onnx.reference.ReferenceEvaluator(model)
     for items in (seq(2, 0, 3), seq(1)):
         found = vm["main"](items, np.array(1.5, "float32"))
@@ -131,7 +132,7 @@ def test_an_optional_input_may_be_none():
                       else_branch = g2 () => (float[P] b) { b = Constant<value_floats = [7.0]>() }>
     }"""
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]>\n{text}')
-    vm = relax.VirtualMachine(relax.build(from_onnx(model), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(from_onnx(model), PLAIN_LOOPS), relax.cpu())
     there, y = vm["main"](rows(3))
     assert there.numpy().item() is True
     assert y.numpy().tolist() == [0, -1, -2]

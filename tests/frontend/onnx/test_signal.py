@@ -8,6 +8,7 @@ import pytest
 
 import relax
 from relax.frontend.onnx import from_onnx
+from support import PLAIN_LOOPS
 
 rng = np.random.default_rng(11)
 
@@ -26,7 +27,7 @@ def test_inverse_dft_gives_the_signal_back():
     agraph (float[N, T, 2] x) => (float[N, T, 2] y) { f = DFT (x)
       y = DFT <inverse = 1> (f) }"""
     mod = from_onnx(onnx.parser.parse_model(text))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     for size in (1, 6, 11):
         x = rng.standard_normal((2, size, 2)).astype("float32")
         np.testing.assert_allclose(vm["main"](x).numpy(), x, atol=1e-5)
@@ -50,7 +51,7 @@ def test_writing_into_a_cache():
     agraph (float[B, M, 2] c, float[B, S, 2] u, int64[B] at) => (float[B, M, 2] y) {
       y = TensorScatter <mode = "circular"> (c, u, at) }"""
     mod = from_onnx(onnx.parser.parse_model(text))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     cache, at = np.zeros((2, 4, 2), "float32"), np.array([1, 3], "int64")
     for size in (1, 3):
         update = rng.standard_normal((2, size, 2)).astype("float32")
@@ -68,7 +69,7 @@ def test_a_step_of_momentum():
       y, w = ai.onnx.preview.training.Momentum <alpha = 0.9, beta = 0.5, norm_coefficient = 0.01, mode = "standard">
         (r, t, x, d, v) }"""
     mod = from_onnx(onnx.parser.parse_model(text))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     x, d, v = rng.standard_normal((3, 5)).astype("float32")
     for count, factor in ((0, 1.0), (2, 0.5)):
         moved, momentum = vm["main"](np.array(0.1, "float32"), np.array(count), x, d, v)

@@ -8,6 +8,7 @@ import pytest
 
 import relax
 from relax.frontend.onnx import from_onnx
+from support import PLAIN_LOOPS
 
 
 def texts(*items: object) -> np.ndarray:
@@ -16,7 +17,7 @@ def texts(*items: object) -> np.ndarray:
 
 def machine(text: str) -> relax.VirtualMachine:
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 20, "ai.onnx.ml": 4]>\n{text}')
-    return relax.VirtualMachine(relax.build(from_onnx(model), "llvm"), relax.cpu())
+    return relax.VirtualMachine(relax.build(from_onnx(model), PLAIN_LOOPS), relax.cpu())
 
 
 def test_strings_go_in_and_out():
@@ -160,7 +161,7 @@ def test_broken_pools_of_n_grams_are_refused(imported, change, message):
 
 def test_a_constant_and_a_shape_of_strings(imported):
     text = 'agraph (string[N] x) => (string[2] y, string[M] z) <string[2] c = {"a", "b"}> { y = Identity(c)\n z = Concat<axis=0>(c, x) }'
-    vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(imported(text), PLAIN_LOOPS), relax.cpu())
     assert [part.numpy().tolist() for part in vm["main"](texts("c"))] == [["a", "b"], ["a", "b", "c"]]
     with pytest.raises(
         relax.DiagnosticError, match="E6003.*shape_dict names 'x', which is no tensor of numbers"

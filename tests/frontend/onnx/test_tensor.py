@@ -9,6 +9,7 @@ import pytest
 
 import relax
 from relax.frontend.onnx import from_onnx
+from support import PLAIN_LOOPS
 
 
 def x(*shape: int) -> np.ndarray:
@@ -166,7 +167,7 @@ def test_conversion_to_narrow_floats(saturate):
         onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["": 19]>
         agraph (float[N] x) => (float8e4m3fn[N] y) {{ y = Cast<to = {dtype}, saturate = {saturate}>(x) }}""")
     )
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     y = vm["main"](relax.nd.array(np.array([1.06, 1000, -np.inf, np.nan], "float32"))).numpy()
     limit = 448 if saturate else np.nan
     np.testing.assert_array_equal(y.astype("float32"), [1.0, limit, -limit, np.nan])
@@ -184,7 +185,7 @@ def test_bits_of_another_dtype():
             )
         )
     )
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     for x in (np.array([1.5, -0.0, np.nan], "float32"), np.zeros(0, "float32")):
         assert (vm["main"](relax.nd.array(x)).numpy() == x.view("int32")).all()
 

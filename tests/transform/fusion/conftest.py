@@ -21,15 +21,9 @@ from relax.transform import (
     Sequential,
     VerifyInstrument,
 )
+from support import PLAIN_LOOPS, values
 
 Arrays = Any
-
-
-def arrays(value: Any) -> Arrays:
-    """Results as arrays, through tuples."""
-    if hasattr(value, "numpy"):
-        return value.numpy()
-    return [arrays(item) for item in value]
 
 
 def same_bits(a: Arrays, b: Arrays) -> None:
@@ -57,10 +51,6 @@ def close(a: Arrays, b: Arrays) -> None:
 def legalized(mod: IRModule) -> IRModule:
     """Operators as kernels, with their kinds."""
     return Sequential([Normalize(), LegalizeOps(), AnnotateTIROpPattern()])(mod)
-
-
-PLAIN_LOOPS = "llvm -opt-level=1"
-"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
 
 
 def fused(mod: IRModule) -> IRModule:
@@ -97,10 +87,10 @@ def keeps() -> Callable[..., IRModule]:
         plain = relax.VirtualMachine(relax.build(mod, target, pipeline="unfused"), relax.cpu())["main"]
         quick = relax.VirtualMachine(relax.build(mod, target), relax.cpu())["main"]
         for case in cases:
-            wanted = arrays(plain(*case))
-            (same_bits if exact else close)(wanted, arrays(quick(*case)))
+            wanted = values(plain(*case))
+            (same_bits if exact else close)(wanted, values(quick(*case)))
             for program in (grouped, after):
-                close(wanted, arrays(relax.interpret(program, "main", *case)))
+                close(wanted, values(relax.interpret(program, "main", *case)))
         return after
 
     return run

@@ -18,6 +18,7 @@ from relax.transform import (
     PassContext,
     Sequential,
 )
+from support import PLAIN_LOOPS, same
 
 KERNELS = Sequential([LegalizeOps(), AnnotateTIROpPattern(), FuseOps(), FuseTIR()])
 SIZES = [(1, 7, 9), (2, 1, 1), (0, 3, 3), (1, 0, 2), (1, 13, 4)]
@@ -70,6 +71,18 @@ def graph(mod):
     return KERNELS(relax.get_pipeline("graph")(mod))
 
 
+def check_results(mod, channels, *sizes, inputs=1, target="llvm", dtype="float32", tolerance=(1e-5, 1e-4)):
+    """The fused program computes what the unfused one does, whose loops are as written; returns cases (inputs, result)."""
+    compiled = relax.VirtualMachine(relax.build(mod, target), relax.cpu())["main"]
+    plain = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS, pipeline="unfused"), relax.cpu())["main"]
+    generator, cases = np.random.default_rng(1), []
+    for n, h, w in sizes:
+        data = [generator.integers(-2, 3, (n, channels, h, w)).astype(dtype) for _ in range(inputs)]
+        cases.append((data, plain(*data)))
+        same(compiled(*data), cases[-1][1], *tolerance)
+    return cases
+
+
 def names(mod):
     return sorted(g.name_hint for g in mod.functions)
 
@@ -81,15 +94,9 @@ def test_a_block_is_one_kernel_with_the_same_results(stride, residual):
     assert names(fused) == ["fused_convolutions", "main"]
     assert FuseConvolutions()(fused) is fused
     relax.analysis.assert_well_formed(fused)
-    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
-    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
-    generator = np.random.default_rng(1)
-    for n, h, w in SIZES:
-        x = generator.integers(-2, 3, (n, 3, h, w)).astype("float32")
-        expected = plain(x).numpy()
-        np.testing.assert_allclose(compiled(x).numpy(), expected, 1e-5, 1e-4)
-        if h * w < 20:
-            np.testing.assert_allclose(relax.interpret(fused, "main", x).numpy(), expected, 1e-5, 1e-4)
+    for (x,), expected in check_results(mod, 3, *SIZES):
+        if x.shape[2] * x.shape[3] < 20:
+            same(relax.interpret(fused, "main", x), expected, 1e-5, 1e-4)
 
 
 def test_a_first_layer_is_in_the_place_of_the_first():
@@ -97,12 +104,7 @@ def test_a_first_layer_is_in_the_place_of_the_first():
     fused = FuseConvolutions()(graph(mod))
     assert names(fused) == ["fused_convolutions", "main"]
     relax.analysis.assert_well_formed(fused)
-    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
-    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
-    generator = np.random.default_rng(1)
-    for n, h, w in [*SIZES, (1, 40, 33)]:
-        x = generator.integers(-2, 3, (n, 3, h, w)).astype("float32")
-        np.testing.assert_allclose(compiled(x).numpy(), plain(x).numpy(), 1e-5, 1e-4)
+    check_results(mod, 3, *SIZES, (1, 40, 33))
 
 
 def test_blocks_that_follow_each_other_are_calls_of_one_kernel():
@@ -149,13 +151,7 @@ def test_blocks_of_bfloat16_with_many_channels():
     fused = FuseConvolutions()(graph(mod))
     assert names(fused) == ["fused_convolutions", "main"]
     relax.analysis.assert_well_formed(fused)
-    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
-    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
-    generator = np.random.default_rng(1)
-    for n, h, w in SIZES:
-        x = generator.integers(-2, 3, (n, 4, h, w)).astype("bfloat16")
-        found, expected = (f(x).numpy().astype("float32") for f in (compiled, plain))
-        np.testing.assert_allclose(found, expected, 1e-2, 1e-2)
+    check_results(mod, 4, *SIZES, dtype="bfloat16", tolerance=(1e-2, 1e-2))
     for kernels in (graph(narrow_block(255)), graph(narrow_block(256, rounded=False))):
         assert FuseConvolutions()(kernels) is kernels
 
@@ -193,11 +189,7 @@ def test_tensors_of_pixels_behind_the_first_two_keep_them_apart(place):
     mod = bb.get()
     kernels = graph(mod)
     assert (FuseConvolutions()(kernels) is kernels) == (place != "last")
-    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
-    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
-    for size in SIZES:
-        data = [generator.integers(-2, 3, (size[0], 4, *size[1:])).astype("float32") for _ in range(2)]
-        np.testing.assert_allclose(compiled(*data).numpy(), plain(*data).numpy(), 1e-5, 1e-4)
+    check_results(mod, 4, *SIZES, inputs=2, target="llvm" if place == "last" else PLAIN_LOOPS)
 
 
 def test_nothing_is_done_at_level_0():
@@ -208,11 +200,7 @@ def test_nothing_is_done_at_level_0():
 
 def test_windows_with_dilation_compute_the_same():
     """There are no loops by rows for them: the rule of each convolution arranges it."""
-    mod = block(dilation=2)
-    compiled = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
-    plain = relax.VirtualMachine(relax.build(mod, pipeline="unfused"), relax.cpu())["main"]
-    x = np.random.default_rng(1).integers(-2, 3, (1, 3, 8, 9)).astype("float32")
-    np.testing.assert_allclose(compiled(x).numpy(), plain(x).numpy(), 1e-5, 1e-4)
+    check_results(block(dilation=2), 3, (1, 8, 9))
 
 
 @pytest.mark.parametrize("dilation", [1, 2])

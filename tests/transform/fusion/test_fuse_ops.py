@@ -13,6 +13,7 @@ from relax.script import tir as T
 from relax.tir.op_pattern import OpPatternKind as Kind
 from relax.transform import FuseOps, PassContext, VerifyInstrument
 from relax.transform.fusion.groups import FusionNode, fusion_groups, post_dominators
+from support import PLAIN_LOOPS, module
 
 from .conftest import legalized
 
@@ -93,12 +94,6 @@ FUNCTION = """
             R.output(gv)
         return gv
 """
-
-
-def module(*functions):
-    """A module from the text of its functions."""
-    imports = "from relax.script import ir as I, relax as R, tir as T\n\n"
-    return relax.script.from_source(imports + "@I.ir_module\nclass Module:" + "".join(functions))
 
 
 def test_a_chain_becomes_a_function(check):
@@ -200,7 +195,7 @@ def test_a_field_of_another_kernels_tuple_is_given_not_the_tuple():
         'R.Tensor((4, m), dtype="float32")',
     ]
     assert isinstance(relax.transform.FuseTIR()(fused)["fused_transpose_concatenate"], relax.tir.PrimFunc)
-    vm = relax.VirtualMachine(relax.build(Mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(Mod, PLAIN_LOOPS), relax.cpu())
     for n, m in ((3, 5), (0, 2), (1, 0)):
         x = np.arange(n * 12, dtype="float32").reshape(n, 12)
         past = np.ones((4, m), "float32")
@@ -420,7 +415,7 @@ class M:
     first, last = "fused_matmul_quantize", "fused_matmul_quantize_dequantize"
     assert grouped(mod) == ([last, last, "add"] if is_result else [first, f"{last}_dequantize_add"])
     x = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
-    main = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
     for rows in (x, x[:1], x[:0]):
         result = main(rows, np.eye(8, dtype="float32"), np.ones((8, 8), "float32"))
         d = np.clip(np.rint(rows * 2) + 3, 0, 255) / 2 - 1.5

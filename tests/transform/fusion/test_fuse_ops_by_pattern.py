@@ -20,6 +20,7 @@ from relax.transform import (
     Sequential,
     VerifyInstrument,
 )
+from support import PLAIN_LOOPS
 
 x, w = wildcard(), wildcard()
 PRODUCT = is_op("relax.matmul")(x, w)
@@ -206,7 +207,7 @@ def test_entry_functions_are_chosen():
 def test_a_program_of_composites_is_built():
     step = Sequential([FuseOpsByPattern([("lib.dense", RELU), ("lib.add", ADD)]), MergeCompositeFunctions()])
     args = [np.random.default_rng(0).random(shape, "float32") for shape in ((3, 4), (4, 8), (8, 8))]
-    got = relax.VirtualMachine(relax.build(step(Model), "llvm"), relax.cpu())["main"](*args)
+    got = relax.VirtualMachine(relax.build(step(Model), PLAIN_LOOPS), relax.cpu())["main"](*args)
     np.testing.assert_allclose(got.numpy(), relax.interpret(Model, "main", *args).numpy(), rtol=1e-5)
 
 

@@ -10,6 +10,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import FuseOps, FuseTIR
+from support import PLAIN_LOOPS, module
 
 from .conftest import fused, kernels, legalized
 
@@ -84,12 +85,6 @@ EXPECTED = """
 """
 
 
-def module(*functions):
-    """A module from the text of its functions."""
-    imports = "from relax.script import ir as I, relax as R, tir as T\n\n"
-    return relax.script.from_source(imports + "@I.ir_module\nclass Module:" + "".join(functions))
-
-
 def test_a_function_of_two_kernels_becomes_one(check):
     check(FuseTIR(), module(MAIN, PRIMITIVE, ADD, SQUARE), module(EXPECTED))
 
@@ -108,7 +103,7 @@ def test_kernels_used_elsewhere_stay():
 
 def test_preconditions_are_kept(check):
     after = FuseTIR()(module(MAIN, PRIMITIVE, ADD, SQUARE))
-    main = relax.VirtualMachine(relax.build(after, "llvm"), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())["main"]
     assert main(np.ones((99, 4), "float16"), np.ones(4, "float16")).shape == (99, 4)
     with pytest.raises(AssertionError, match="too many rows"):
         main(np.ones((100, 4), "float16"), np.ones(4, "float16"))
@@ -227,7 +222,7 @@ def test_rounding_between_operators_is_kept():
             return a
 
     x, y = np.array([2048, 1, 60000], "float16"), np.array([1, 2**-12, 60000], "float16")
-    main = relax.VirtualMachine(relax.build(Mod, "llvm"), relax.cpu())["main"]
+    main = relax.VirtualMachine(relax.build(Mod, PLAIN_LOOPS), relax.cpu())["main"]
     assert main(x, y).numpy().tolist() == [0.0, 0.0, np.inf]
 
 

@@ -10,8 +10,9 @@ import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from support import PLAIN_LOOPS
 
-from .conftest import PLAIN_LOOPS, kernels
+from .conftest import kernels
 
 
 def data(*shape, dtype="float32", seed=0):

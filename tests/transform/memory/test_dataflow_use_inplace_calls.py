@@ -15,14 +15,9 @@ from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import DataflowUseInplaceCalls, LegalizeOps
 from relax.transform.pipeline import GRAPH, as_pass
+from support import main
 
 X = 'x: R.Tensor(("n", 4), "float32")'
-
-
-def parse(body, params=X):
-    lines = "".join(f"        {line}\n" for line in body.strip().splitlines())
-    head = "from relax.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass Module:\n    @R.function\n"
-    return relax.script.from_source(f"{head}    def main({params}):\n{lines}")
 
 
 def in_place(mod):
@@ -153,7 +148,7 @@ def block(*lines, result):
     ],
 )
 def test_calls_in_place(body, params, expected):
-    mod = parse(body, params)
+    mod = main(body, params)
     after, names = in_place(mod)
     assert names == expected
     rng = np.random.default_rng(0)
@@ -187,7 +182,7 @@ def test_a_cache_in_a_loop_is_not_copied():
         "e = R.scatter_elements(d, R.full((1, 4), R.const(1, 'int64')), u)",
         result="e",
     )
-    after, names = in_place(parse(body, f'{X}, u: R.Tensor((1, 4), "float32")'))
+    after, names = in_place(main(body, f'{X}, u: R.Tensor((1, 4), "float32")'))
     assert names == ["scatter_elements_inplace"] * 2
     text = after["scatter_elements_inplace"].script()
     assert "T.grid(n" not in text

@@ -18,19 +18,12 @@ from relax.script import tir as T
 from relax.transform import StaticPlanBlockMemory
 from relax.transform.memory.packing import Lives, best_order
 from relax.transform.pipeline import UNFUSED, as_pass
+from support import PLAIN_LOOPS, main
 
 BEFORE = [step for step in UNFUSED if step.make is not StaticPlanBlockMemory]
 BEFORE = BEFORE[: [step.make.__name__ for step in BEFORE].index("VMBuiltinLower")]
 KEPT = [step for step in BEFORE if step.make.__name__ != "DataflowUseInplaceCalls"]
 """The passes before planning; without fusion and in-place calls, so that there is more to plan."""
-
-
-def parse(body, params, extra="", pure=True):
-    lines = "".join(f"        {line}\n" for line in body.strip().splitlines())
-    head = "from relax.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass Module:\n"
-    more = "".join(f"    {line}\n" for line in extra.strip().splitlines())
-    decorator = "@R.function" if pure else "@R.function(pure=False)"
-    return relax.script.from_source(f"{head}{more}    {decorator}\n    def main({params}):\n{lines}")
 
 
 def planned(mod):
@@ -57,10 +50,6 @@ def variables(mod, name="main"):
         listed = str(error).partition("variables ")[2].partition(";")[0]
         return [] if listed == "none" else listed.split(", ")
     raise AssertionError
-
-
-PLAIN_LOOPS = "llvm -opt-level=1"
-"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
 
 
 def check_layout(mod, name="main", rounds=20):
@@ -204,7 +193,7 @@ X = 'x: R.Tensor(("n", 16), "float32")'
 )
 def test_tensors_that_share_a_storage(body, params, expected):
     pure = "R.call_packed" not in body and "assert_op" not in body
-    mod = planned(parse(f"n = T.int64()\n{body}", params, pure=pure))
+    mod = planned(main(f"n = T.int64()\n{body}", params, pure=pure))
     assert storages(mod) == expected
     check_layout(mod)
 
@@ -228,7 +217,7 @@ return R.add(g, f)
 
 
 def test_branches_share_what_the_other_one_uses():
-    mod = planned(parse(BRANCHES, f'{X}, c: R.Tensor((), "bool")'))
+    mod = planned(main(BRANCHES, f'{X}, c: R.Tensor((), "bool")'))
     assert list(storages(mod)) == ["storage", None]
     check_layout(mod)
     plan = memory_plan(mod, "main", {"n": 64})
@@ -242,7 +231,7 @@ def test_branches_share_what_the_other_one_uses():
 @pytest.mark.parametrize("taken", [True, False])
 def test_branches_compute_the_same(n, taken):
     x = np.linspace(-1, 0, 16 * n, dtype="float32").reshape(n, 16)
-    check_values(parse(BRANCHES, f'{X}, c: R.Tensor((), "bool")'), x, np.array(taken))
+    check_values(main(BRANCHES, f'{X}, c: R.Tensor((), "bool")'), x, np.array(taken))
 
 
 RECURSION = """
@@ -268,7 +257,7 @@ def down(x: R.Tensor(("n", 16), "float32"), k: R.Tensor((), "int64")) -> R.Tenso
 
 def test_recursion_holds_only_what_is_needed_after_the_call():
     """What dies before the call is not in the storage of what is needed after it, nor is what is made after it."""
-    mod = parse("return Module.down(x, k)", f'{X}, k: R.Tensor((), "int64")', RECURSION)
+    mod = main("return Module.down(x, k)", f'{X}, k: R.Tensor((), "int64")', RECURSION)
     after = planned(mod)
     call = (
         next(t for t in memory_plan(after, "down", {"n": 4}).tensors if t.shape == () and t.escapes).first + 2
@@ -300,7 +289,7 @@ def test_named_devices_keep_their_allocations():
 def test_dimensions_that_may_be_negative():
     """Such a size counts as 0 in the plan; the error is that of the tensor, where it is made."""
     body = "n = T.int64()\na = R.exp(x)\nb = R.zeros(R.shape([n - 2, n]), 'float32')\nc = R.exp(b)\nreturn R.add(R.sum(a), R.sum(R.exp(c)))"
-    mod = parse(body, 'x: R.Tensor(("n",), "float32")')
+    mod = main(body, 'x: R.Tensor(("n",), "float32")')
     after = planned(mod)
     assert "T.max(n - 2, 0)" in after["main"].script()
     vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))
@@ -314,7 +303,7 @@ def test_dimensions_that_may_be_negative():
 @pytest.mark.parametrize("n, m, error", [(2**40, 2**40, OverflowError), (2**30, 2**20, MemoryError)])
 def test_sizes_that_are_too_large(n, m, error):
     body = "n, m = T.int64(), T.int64()\na = R.zeros(R.shape([n, m]), 'float32')\nb = R.exp(a)\nreturn R.sum(R.exp(b))"
-    mod = parse(body, 's: R.Shape(["n", "m"])')
+    mod = main(body, 's: R.Shape(["n", "m"])')
     assert len(storages(planned(mod))["storage"]) > 1
     with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
         vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))
@@ -328,7 +317,7 @@ def test_sizes_that_are_too_large(n, m, error):
 
 def test_a_divisor_that_may_be_zero_is_not_computed_early():
     body = "n, m = T.int64(), T.int64()\na = R.exp(x)\nb = R.zeros(R.shape([n // m]), 'float32')\nc = R.exp(a)\nreturn R.add(R.sum(R.exp(b)), R.sum(R.exp(c)))"
-    mod = planned(parse(body, 'x: R.Tensor(("n", "m"), "float32")'))
+    mod = planned(main(body, 'x: R.Tensor(("n", "m"), "float32")'))
     plan = memory_plan(mod, "main", {"n": 6, "m": 3})
     own = [tensor.shape for tensor in plan.tensors if tensor.storage is None]
     assert (2,) in own
