@@ -64,6 +64,7 @@ test: coverage others test-torch
 test-slow: $(VENV)/.installed-test
 	$(PYTEST) -m slow tests
 
+nightly: export RELAX_EXAMPLES = new
 nightly: test-slow
 	$(MAKE) --no-print-directory fuzz SECONDS=600
 

@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# Compiling within an example makes its time uneven: no deadline. In CI the examples are the same each time.
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+# Compiling within an example makes its time uneven: no deadline. The examples are the same each time, except in the
+# nightly run, which looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile("new", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("RELAX_EXAMPLES", "same"))
 
 
 TESTS = Path(__file__).parent

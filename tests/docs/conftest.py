@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import rich.style  # noqa: F401  (it draws a number when it is loaded: not within a test)
 
 from relax.transform import pipeline
 

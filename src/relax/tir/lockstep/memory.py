@@ -94,7 +94,7 @@ class Row:
         self.reach = (lanes - 1) * step
         self.steps: Array = np.arange(lanes) * step
 
-    def part(self, run: Lockstep, place: Place, firsts: Sequence[Any]) -> slice | None:
+    def part(self, run: Lockstep, place: BufferView, firsts: Sequence[Any]) -> slice | None:
         """The elements as a slice, if they are the same in all iterations; `firsts` are the first lane's indices.
 
         Raises Decline outside of the shape.
@@ -153,7 +153,7 @@ class Level:
                 raise Conflict(self.loop)
 
 
-class Place:
+class BufferView:
     """A buffer's view of memory. Offsets and strides are in elements, those of vectors in whole vectors."""
 
     __slots__ = ("data", "dtype", "held", "lanes", "memory", "offset", "shape", "strides", "wide")
@@ -224,14 +224,14 @@ class Lockstep:
         self.mask: Array | None = None
         """The iterations in which the statement runs, None for all."""
         self.clock = 0
-        self.places: dict[Node, Place] = {}
+        self.places: dict[Node, BufferView] = {}
         self.memories: dict[Node, Memory] = {}
         """The memory of data variables."""
         self.bases: dict[Node, tuple[Any, int]] = {}
         """Of allocated memory, the first element of each iteration's part, and their count."""
         self.kept: dict[Node, tuple[Any, Array | None]] = {}
 
-    def place(self, buffer: Any) -> Place:
+    def place(self, buffer: Any) -> BufferView:
         """The place of a buffer, from the environment if it comes from outside."""
         place = self.places.get(buffer)
         if place is None:
@@ -241,11 +241,11 @@ class Lockstep:
             except (ValueError, MemoryError):
                 raise Decline from None
             memory = self.memories[buffer.data]
-            place = Place(memory, view.memory, view.dtype, view.shape, view.strides, view.offset)
+            place = BufferView(memory, view.memory, view.dtype, view.shape, view.strides, view.offset)
             self.put(buffer, place)
         return place
 
-    def put(self, buffer: Any, place: Place) -> None:
+    def put(self, buffer: Any, place: BufferView) -> None:
         """Set the place of a buffer. Written memory is seen as elements of one size, which shadows count."""
         memory = place.memory
         memory.lanes = memory.lanes or place.lanes
@@ -253,7 +253,9 @@ class Lockstep:
             raise Decline
         self.places[buffer] = place
 
-    def note(self, access: Access, place: Place, position: Any, lanes: int, active: Array | None) -> None:
+    def note(
+        self, access: Access, place: BufferView, position: Any, lanes: int, active: Array | None
+    ) -> None:
         """Note an access for all loops that share the memory."""
         memory = place.memory
         if memory.written:
@@ -268,7 +270,7 @@ class Lockstep:
     def position(
         self,
         node: Node,
-        place: Place,
+        place: BufferView,
         indices: Sequence[Any],
         lanes: int,
         active: Array | None,
@@ -286,7 +288,7 @@ class Lockstep:
     def load(
         self,
         node: Node,
-        place: Place,
+        place: BufferView,
         indices: Sequence[Any],
         lanes: int,
         active: Array | None,
@@ -298,7 +300,7 @@ class Lockstep:
     def store(
         self,
         node: Node,
-        place: Place,
+        place: BufferView,
         indices: Sequence[Any],
         lanes: int,
         active: Array | None,

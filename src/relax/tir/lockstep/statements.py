@@ -42,7 +42,7 @@ from ..stmt import (
     While,
 )
 from .expressions import Expressions, Value, active_lanes, constant, owned, require
-from .memory import LARGEST, Conflict, Level, Lockstep, Memory, Place
+from .memory import LARGEST, BufferView, Conflict, Level, Lockstep, Memory
 from .values import Array, Decline, Unsupported, held_dtype, is_array, numpy
 
 Run: TypeAlias = Callable[[Lockstep], None]
@@ -307,12 +307,12 @@ class Statements(Expressions):
 
     # ------------------------------------------------------------------ storage
 
-    def layout(self, buffer: Buffer) -> Callable[[Lockstep, Memory, Any, int], Place]:
+    def layout(self, buffer: Buffer) -> Callable[[Lockstep, Memory, Any, int], BufferView]:
         """The place of a buffer in memory, of which each iteration has `count` elements from `base` on."""
         shape, strides = self.sizes(buffer.shape), self.sizes(buffer.strides)
         start = constant(0) if buffer.elem_offset is None else self.expr(buffer.elem_offset)
 
-        def place(run: Lockstep, memory: Memory, base: Any, count: int) -> Place:
+        def place(run: Lockstep, memory: Memory, base: Any, count: int) -> BufferView:
             view = View(buffer.name, buffer.dtype, memory.array, shape(run), strides(run) or None, 0)
             offset, lanes = start(run), view.lanes
             if memory.array.dtype != view.memory.dtype:
@@ -328,7 +328,9 @@ class Statements(Expressions):
                 low, high = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)
                 require((offset >= -low) & ((offset + high + 1) * lanes <= count), run)
                 offset = _valid(offset, -low, run)
-            return Place(memory, view.memory, buffer.dtype, view.shape, view.strides, base // lanes + offset)
+            return BufferView(
+                memory, view.memory, buffer.dtype, view.shape, view.strides, base // lanes + offset
+            )
 
         return place
 
@@ -409,7 +411,7 @@ class Statements(Expressions):
             run.memories[buffer.data] = source.memory
             if count:
                 run.bases[buffer.data] = base, count
-            run.put(buffer, Place(source.memory, source.data, buffer.dtype, extents, strides, start))
+            run.put(buffer, BufferView(source.memory, source.data, buffer.dtype, extents, strides, start))
 
         return run
 

@@ -136,7 +136,7 @@ _OF_FLOAT32: Final[dict[type, Function]] = {
 
 
 def _opposite(a: Any, b: Any, remainder: Any) -> Any:
-    """Where floor and truncation of a quotient differ."""
+    """True where floor and truncation of a quotient differ."""
     return (remainder != 0) & ((a < 0) != (b < 0))
 
 
