@@ -52,6 +52,7 @@ CASES = {
     "bert-384": ("bert", {"batch": 1, "seq": 384}),
     "gpt2-64": ("gpt2", {"batch": 1, "seq": 1, "past": 64}),
     "gpt2-512": ("gpt2", {"batch": 1, "seq": 1, "past": 511}),
+    "detector": ("detector", {"batch": 1, "height": 320, "width": 320}),
 }
 """The cases that are run by default: a model and the sizes of its open dimensions."""
 ALL = {**CASES, **real_cases.CASES}

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-MODELS = ("mobilenet", "resnet", "bert", "gpt2")
+MODELS = ("mobilenet", "resnet", "bert", "gpt2", "detector")
 ENGINES = ("relax cold", "relax warm", "relax saved", "onnxruntime", "openvino")
 PACKAGES = {
     "relax": ("relax", "llvmlite", "ml_dtypes", "apache-tvm-ffi"),

@@ -21,6 +21,9 @@ from relax.tir import (
     undefined_buffers,
     undefined_vars,
 )
+from relax.tir.functor import StmtMutator
+from relax.tir.statements import has_blocks
+from relax.tir.usage import Usage
 
 I, N = Var("i", "int64"), Var("n", "int64")
 A, B = tir.decl_buffer((N,), name="A"), tir.decl_buffer((N * 2,), name="B")
@@ -128,3 +131,36 @@ def _nodes(root, kind):
     found = []
     post_order_visit(root, lambda node: found.append(node) if isinstance(node, kind) else None)
     return found
+
+
+def test_a_rewrite_of_statements_leaves_expressions_alone():
+    class Unrolled(StmtMutator):
+        def visit_For(self, node):
+            made = self.visit_children(node)
+            return made.replace(kind=tir.ForKind.UNROLLED) if made.kind == tir.ForKind.SERIAL else made
+
+        def visit_Var(self, node):
+            raise AssertionError("expressions are not visited")
+
+    inner = For(Var("j", "int64"), 0, 2, "parallel", LOOP)
+    made = Unrolled().visit(AllocBuffer(A, inner))
+    assert made.buffer is A
+    assert made.body.extent is inner.extent
+    assert (made.body.kind, made.body.body.kind) == (tir.ForKind.PARALLEL, tir.ForKind.UNROLLED)
+    assert made.body.body.body is LOOP.body
+    assert Unrolled().visit(LOOP.body) is LOOP.body
+
+
+def test_blocks_are_seen_within_statements():
+    block = tir.BlockRealize((), True, tir.Block((), (), (), "b", LOOP))
+    assert not has_blocks(LOOP)
+    assert has_blocks(block)
+    assert has_blocks(block.block)
+    assert has_blocks(AllocBuffer(A, SeqStmt((LOOP, block))))
+
+
+def test_usage_tells_variables_and_buffers_at_once():
+    usage = Usage(LOOP)
+    assert usage.undefined_vars() == undefined_vars(LOOP)
+    assert usage.undefined_buffers() == undefined_buffers(LOOP) == [B, A]
+    assert Usage(AllocBuffer(A, LOOP)).undefined_buffers() == [B]

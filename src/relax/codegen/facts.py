@@ -64,6 +64,8 @@ class _Answers:
         self.intervals: dict[PrimExpr, Interval] = {}
         """An expression may be shared by many others."""
         self.fits: dict[PrimExpr, bool] = {}
+        self.in_bounds: dict[tuple[int, int], tuple[tuple[bool, bool], PrimExpr, PrimExpr]] = {}
+        """By the identities of an index and of a size, which are there so that they stay alive."""
         self.others: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
         """By the identities of what was asked about, which is there so that it stays alive."""
         self.unproven: dict[tuple[PrimExpr | int, frozenset[tuple[PrimExpr | None, int]]], int] = {}
@@ -79,7 +81,7 @@ class _Answers:
 
 
 def _identities(parts: tuple[object, ...]) -> tuple[object, ...]:
-    return tuple(part if isinstance(part, (bool, str)) else id(part) for part in parts)
+    return tuple([part if isinstance(part, (bool, str)) else id(part) for part in parts])
 
 
 class _Product(NamedTuple):
@@ -322,7 +324,11 @@ class Knowledge:
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         """True if 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
-        return self.answer(lambda: self._in_bounds(index, size), "in bounds", index, size)
+        key, answers = (id(index), id(size)), self._answers.in_bounds
+        known = answers.get(key)
+        if known is None:
+            known = answers[key] = self._in_bounds(index, size), index, size
+        return known[0]
 
     def answer(self, ask: Callable[[], T], *question: object) -> T:
         """The answer that `ask` gives to a question; where it was asked under the same facts, what it gave then."""

@@ -138,6 +138,10 @@ class Node:
         """The nodes directly below: see `children_of`. `node` generates the method of each class."""
         return []
 
+    def __mapped__(self, function: Callable[[Node], Node]) -> Node:
+        """The node with its parts mapped: see `map_children`. `node` generates the method of each class."""
+        return self
+
     def script(self, **options: Any) -> str:
         """This node as TVMScript."""
         return printing.script(self, **options)
@@ -224,6 +228,7 @@ def node(cls: type[T]) -> type[T]:
     )
     raw.__children__ = _make_children(raw.__part_names__)
     raw.__parameters__ = tuple((spec.parameter, spec.name) for spec in raw.__node_fields__)
+    raw.__mapped__ = _make_mapped(raw.__part_names__, raw.__parameters__)
     raw.__fields_init__ = _make_init(raw, fields)
     if "__init__" not in cls.__dict__:
         raw.__init__ = raw.__fields_init__
@@ -348,27 +353,33 @@ def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None
 
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
     """Rebuild a node with `function` applied to each node directly below; itself when none changed."""
-    changes: dict[str, Any] = {}
-    for name in value.__part_names__:
-        old: Any = getattr(value, name)
-        if isinstance(old, Node):
-            new = function(old)
-        elif isinstance(old, (tuple, dict)) and old:
-            new = _map_value(old, function)
-        else:
-            continue
-        if new is not old:
-            changes[name] = new
-    return _rebuilt(value, changes, value.span) if changes else value
+    return cast(NodeT, value.__mapped__(function))
 
 
-def _rebuilt(value: NodeT, changes: dict[str, Any], span: Span | None) -> NodeT:
-    """A copy of a node with some fields changed."""
-    values = {
-        parameter: changes[name] if name in changes else getattr(value, name)
-        for parameter, name in value.__parameters__
-    }
-    return type(value)(**values, span=span)
+def _make_mapped(names: tuple[str, ...], parameters: tuple[tuple[str, str], ...]) -> Any:
+    """Generate the method that rebuilds a node: every rewrite calls it for each node, which seldom changes."""
+    if not names:
+        return Node.__mapped__
+    body = "".join(
+        f"""
+    old_{name} = self.{name}
+    if isinstance(old_{name}, Node):
+        new_{name} = function(old_{name})
+    elif isinstance(old_{name}, (tuple, dict)) and old_{name}:
+        new_{name} = map_value(old_{name}, function)
+    else:
+        new_{name} = old_{name}"""
+        for name in names
+    )
+    same = " and ".join(f"new_{name} is old_{name}" for name in names)
+    values = [
+        f"{parameter}=new_{name}" if name in names else f"{parameter}=self.{name}"
+        for parameter, name in parameters
+    ]
+    rebuilt = f"type(self)({', '.join(values)}, span=self.span)"
+    namespace: dict[str, Any] = {"Node": Node, "map_value": _map_value}
+    exec(f"def __mapped__(self, function):{body}\n    return self if {same} else {rebuilt}", namespace)
+    return namespace["__mapped__"]
 
 
 def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:

@@ -196,7 +196,7 @@ class Val:
 
 def number_of(ref: Operand, type_: str) -> int | None:
     """The number that an operand of an integer type is, as a signed one; None for another operand."""
-    if ref[0] == "%" or not ref.lstrip("-").isdigit():
+    if ref[0] == "%" or not (ref.isdigit() or ref.lstrip("-").isdigit()):
         return None
     return signed(int(ref), _width(type_))
 

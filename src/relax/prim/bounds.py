@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, cast
 
 from ..ir import DataType
 from . import intervals
+from .examples import Examples
 from .expr import INT64, FloorDiv, FloorMod, Max, PrimExpr, Select, Var
 from .intervals import (
     EVERYTHING,
@@ -105,6 +106,13 @@ class Facts:
     """Expressions of sizes that are computed without overflow, and what they are at most; inner ones first."""
     wraps: bool = False
     """True if int64 arithmetic on sizes wraps around, as machines compute it; else its overflow is an error."""
+    revision: int = 0
+    """The number of changes of `ranges`, which `set_range` counts: those who keep what follows from them look at it."""
+
+    def set_range(self, var: Var, values: Interval) -> None:
+        """Note where a variable lies."""
+        self.ranges[var] = values
+        self.revision += 1
 
     def copy(self) -> Facts:
         return Facts(
@@ -160,7 +168,7 @@ def assume_nonnegative(facts: Facts, p: Poly) -> None:
             low = max(low, -(number // coefficient))
         else:
             high = min(high, number // -coefficient)
-        facts.ranges[var] = low, high
+        facts.set_range(var, (low, high))
     elif terms:
         facts.add_nonnegative(p)
 
@@ -210,6 +218,11 @@ class Bounds:
         self._variable_ranges: dict[Var, tuple[Interval | None, Interval]] = {}
         self._atom_ranges: dict[Atom, Interval] = {}
         self._product_ranges: dict[Monomial, Interval] = {}
+        self._examples: tuple[Any, Examples] | None = None
+        """Examples, and the facts that they fulfil."""
+        self._spans: dict[Monomial, Interval] = {}
+        """The values of products, as long as no range and no limit changes."""
+        self._revision = facts.revision
         self._remainders: dict[Atom, Atom] = {}
         self._bounded: dict[Atom, bool] = {}
 
@@ -228,6 +241,9 @@ class Bounds:
         known = self._uppers.get(key)
         if known is not None:
             return known
+        if enough > -INF and self._is_refuted(p, enough):
+            self._uppers[key] = best
+            return best
         # Where what fits must be proved each time, short proofs are looked for first.
         for deep in range(1, depth + 1) if self.facts.wraps and enough > -INF else (depth,):
             self._fuel, self._cut = fuel, False
@@ -237,6 +253,14 @@ class Bounds:
         if self.budget.left > 0:
             self._uppers[key] = best
         return best
+
+    def _is_refuted(self, p: Poly, most: Bound) -> bool:
+        """True if p is more than `most` in an example, so that no search finds that it is not."""
+        facts = self.facts
+        state = facts.revision, len(facts.nonnegative), self.remainders, len(self.limits)
+        if self._examples is None or self._examples[0] != state:
+            self._examples = state, Examples(self.factor_range)
+        return self._examples[1].refute(p, most, (*self.remainders, *facts.nonnegative), self.limits)
 
     def _upper(self, p: Poly, depth: int, enough: Bound) -> Bound:
         best = self._direct_upper(p)
@@ -249,13 +273,20 @@ class Bounds:
         for relaxed, divisor in self._relaxations(p):
             if self._fuel <= 0 or budget.left <= 0:
                 break
-            work = 1 + sum(map(len, relaxed))
+            work = 1
+            for q in relaxed:
+                work += len(q)
             self._fuel -= work
             budget.left -= work
-            bound = max([self._upper(q, depth - 1, enough * divisor) for q in relaxed])
-            best = min(best, bound // divisor)
-            if best <= enough:
-                break
+            bound = self._upper(relaxed[0], depth - 1, enough * divisor)
+            for q in relaxed[1:]:
+                bound = max(bound, self._upper(q, depth - 1, enough * divisor))
+            if divisor != 1:
+                bound //= divisor
+            if bound < best:
+                best = bound
+                if best <= enough:
+                    break
         return best
 
     def lower(self, p: Poly, enough: Bound = INF) -> Bound:
@@ -356,12 +387,22 @@ class Bounds:
         return known[1]
 
     def monomial_range(self, monomial: Monomial) -> Interval:
-        """The values of a product; of one with several factors it is computed once."""
+        """The values of a product."""
+        if self._revision != self.facts.revision:
+            self._spans.clear()
+            self._revision = self.facts.revision
+        span = self._spans.get(monomial)
+        if span is None:
+            span = self._spans[monomial] = self._span(monomial)
+        return span
+
+    def _span(self, monomial: Monomial) -> Interval:
+        """The values of a product; of one with several factors those of the factors are multiplied once."""
         if len(monomial) == 1:
             factor = monomial[0]
             if type(factor) is Var:
                 return self.variable_range(factor)
-            return self._atom_ranges.get(factor) or self._atom_range(factor)  # type: ignore[arg-type]
+            return self._atom_range(factor)
         result = self._product_ranges.get(monomial)
         if result is None:
             result = (1, 1)
@@ -385,17 +426,25 @@ class Bounds:
         for monomial, coefficient in p.items():
             if len(monomial) > 1:
                 self.limits[monomial] = min(most // coefficient, self.limits.get(monomial, most))
+                self._spans.pop(monomial, None)
         return True
 
     def _direct_upper(self, p: Poly) -> Bound:
-        total: Bound = 0
+        """The sum of the greatest values of the terms."""
+        if self._revision != self.facts.revision:
+            self._spans.clear()
+            self._revision = self.facts.revision
+        spans, total = self._spans, cast(Bound, 0)
         for monomial, coefficient in p.items():
-            if not monomial:
-                total += coefficient
-            elif coefficient:
-                extreme = self.monomial_range(monomial)[coefficient > 0]
+            if coefficient and monomial:
+                span = spans.get(monomial)
+                if span is None:
+                    span = spans[monomial] = self._span(monomial)
+                extreme = span[coefficient > 0]
                 if extreme:
                     total += coefficient * extreme
+            else:
+                total += coefficient
         return total
 
     def is_evident(self, p: Poly) -> bool:
@@ -427,7 +476,10 @@ class Bounds:
         """True if the sum of the ranges may be bettered: terms depend on each other, or on known facts."""
         if self.facts.nonnegative or self.remainders:
             return True
-        return any(len(m) > 1 or (m and isinstance(m[0], Atom)) for m in p)
+        for monomial in p:  # noqa: SIM110 - as in `is_partial`
+            if len(monomial) > 1 or (monomial and type(monomial[0]) is Atom):
+                return True
+        return False
 
     def _relaxations(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """Polynomials at least one of which, divided by the number, is ≥ p."""
@@ -438,9 +490,10 @@ class Bounds:
         for monomial, coefficient in p.items():
             if not coefficient:
                 continue
-            products = products or len(monomial) > 1
-            for factor in dict.fromkeys(monomial):
-                if isinstance(factor, Atom) and factor.exact and factor.kind in _ELIMINATED:
+            several = len(monomial) > 1
+            products = products or several
+            for factor in dict.fromkeys(monomial) if several else monomial:
+                if type(factor) is Atom and factor.exact and factor.kind in _ELIMINATED:
                     yield from self._eliminate(p, monomial, coefficient, factor)
         if not self.facts.wraps:
             yield from self._with_inequalities(p)
@@ -449,7 +502,10 @@ class Bounds:
 
     def _with_remainders(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """p with c·(x // c) written as x - r, r the remainder, which lies in [0, c)."""
-        if all(_multiplied_quotient(m, c) is None for m, c in p.items()):
+        for monomial, coefficient in p.items():
+            if _multiplied_quotient(monomial, coefficient) is not None:
+                break
+        else:
             return
         pending = list(p.items())
         result: Poly = {}
@@ -515,14 +571,19 @@ class Bounds:
             yield [put(dividend if coefficient > 0 else least, others, number)], number
 
     def _with_inequalities(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
-        matches: list[tuple[int, int, _Term, Monomial, int]] = []
         inequalities = self._by_leading_factor()
-        for place, (mine, a) in enumerate(p.items()) if inequalities else ():
-            for factor in dict.fromkeys(mine):
-                for term in inequalities.get(factor, ()):
-                    if a * term.coefficient < 0:
-                        matches.append((term.place, place, term, mine, a))
-        matches.sort(key=_PLACES)
+        if not inequalities:
+            return
+        matches: list[tuple[int, int, _Term, Monomial, int]] = []
+        for place, (mine, a) in enumerate(p.items()):
+            for factor in dict.fromkeys(mine) if len(mine) > 1 else mine:
+                terms = inequalities.get(factor)
+                if terms is not None:
+                    for term in terms:
+                        if a * term.coefficient < 0:
+                            matches.append((term.place, place, term, mine, a))
+        if len(matches) > 1:
+            matches.sort(key=_PLACES)
         for _, _, term, mine, a in matches:
             left = without(mine, term.monomial)
             if left is not None and self.monomial_range(left)[0] >= 0:

@@ -116,8 +116,9 @@ def exact_multiple(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Va
 
 def one_quotient(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
     """x over c, with k the quotient of the least value of x."""
-    number, least = value_of(divisor), bounds.lower(dividend)
-    if number is not None and number > 0 and math.isfinite(least):
+    number = value_of(divisor)
+    least = bounds.lower(dividend) if number is not None and number > 0 else math.inf
+    if number is not None and math.isfinite(least):
         yield {"x": dividend, "c": number, "k": int(least) // number}
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from ..ir import Node, children_of, map_children
 from ..ir.node import node_class
@@ -36,12 +36,11 @@ def post_order_visit(node: Node, visit: Callable[[Node], Any]) -> None:
 
 def _post_order_visit(part: Node, visit: Callable[[Node], Any], seen: set[int]) -> None:
     # No local function that calls itself: it would be a cycle, which keeps all that `visit` holds for the collector.
-    if id(part) in seen:
-        return
     seen.add(id(part))
     if not part.__is_variable__:
-        for below in children_of(part):
-            _post_order_visit(below, visit, seen)
+        for below in part.__children__():
+            if id(below) not in seen:
+                _post_order_visit(below, visit, seen)
     visit(part)
 
 
@@ -101,6 +100,16 @@ class _Memory:
 
 _LEAVES = (Var, IntImm, FloatImm)
 
+_SHARED: Final[dict[type[Node], bool]] = {}
+"""True for the classes of expressions with parts: one object may occur in several places."""
+
+
+def _is_shared(kind: type[Node]) -> bool:
+    shared = _SHARED.get(kind)
+    if shared is None:
+        shared = _SHARED[kind] = issubclass(kind, PrimExpr) and not issubclass(kind, _LEAVES)
+    return shared
+
 
 class StmtExprVisitor:
     """A walk with one method per kind of node: ``visit_<ClassName>(node)``, else `visit_default`.
@@ -109,17 +118,18 @@ class StmtExprVisitor:
     """
 
     def __init__(self) -> None:
-        self._methods: dict[type[Node], Callable[[Any], None]] = {}
+        self._methods: dict[type[Node], tuple[Callable[[Any], None], bool]] = {}
         self._shared = _Memory()
 
     def visit(self, node: Node) -> None:
         """Dispatch on the node's class."""
         kind = type(node)
-        method = self._methods.get(kind)
-        if method is None:
+        known = self._methods.get(kind)
+        if known is None:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
-            self._methods[kind] = method
-        if isinstance(node, PrimExpr) and not isinstance(node, _LEAVES):
+            known = self._methods[kind] = method, _is_shared(kind)
+        method, shared = known
+        if shared:
             self._shared.visit(node, method)
         else:
             method(node)
@@ -131,7 +141,7 @@ class StmtExprVisitor:
     def visit_children(self, node: Node) -> None:
         """Visit the parts of a node; variables and buffers have none."""
         if not node.__is_variable__:
-            for below in children_of(node):
+            for below in node.__children__():
                 self.visit(below)
 
 
@@ -139,13 +149,16 @@ _BINDERS: dict[type[Node], tuple[str, ...]] = {}
 """The fields of a class in which something is defined."""
 
 
-def _buffers_defined_by(node: Node) -> Iterator[Buffer]:
-    """The buffers that a node itself defines."""
-    kind = type(node)
+def _binders_of(kind: type[Node]) -> tuple[str, ...]:
     names = _BINDERS.get(kind)
     if names is None:
-        names = _BINDERS[kind] = tuple(f.name for f in node.__node_fields__ if f.kind == "binder")
-    for name in names:
+        names = _BINDERS[kind] = tuple(f.name for f in kind.__node_fields__ if f.kind == "binder")
+    return names
+
+
+def _buffers_in(node: Node, binders: tuple[str, ...]) -> Iterator[Buffer]:
+    """The buffers that a node itself defines, in fields of these names."""
+    for name in binders:
         value: Any = getattr(node, name)
         items: Any = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else value
         for item in items if isinstance(value, (dict, tuple)) else (items,):
@@ -161,20 +174,20 @@ class StmtExprMutator:
     """
 
     def __init__(self) -> None:
-        self._methods: dict[type[Node], Callable[[Any], Node]] = {}
+        self._methods: dict[type[Node], tuple[Callable[[Any], Node], bool]] = {}
         self._buffers: dict[Buffer, Buffer] = {}
         self._shared = _Memory()
 
     def visit(self, node: N) -> N:
         """Dispatch on the node's class."""
         kind = type(node)
-        method = self._methods.get(kind)
-        if method is None:
+        known = self._methods.get(kind)
+        if known is None:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
-            self._methods[kind] = method
+            known = self._methods[kind] = method, _is_shared(kind)
         # A method may answer with another kind of node: the caller's field takes any of its base class.
-        is_whole = isinstance(node, PrimExpr) and not isinstance(node, _LEAVES)
-        made: Any = self._shared.visit(node, method) if is_whole else method(node)
+        method, shared = known
+        made: Any = self._shared.visit(node, method) if shared else method(node)
         return made
 
     def visit_default(self, node: Node) -> Node:
@@ -183,9 +196,11 @@ class StmtExprMutator:
 
     def visit_children(self, node: N) -> N:
         """The node with its parts rewritten; itself if none changed."""
-        for buffer in _buffers_defined_by(node):
-            self.define_buffer(buffer)
-        return map_children(node, self.visit)
+        binders = _binders_of(type(node))
+        if binders:
+            for buffer in _buffers_in(node, binders):
+                self.define_buffer(buffer)
+        return cast(N, node.__mapped__(self.visit))
 
     def visit_all(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
         """Every one of several nodes rewritten; the tuple itself if none changed."""
@@ -206,6 +221,24 @@ class StmtExprMutator:
 
     def visit_Buffer(self, node: Buffer) -> Buffer:
         return self._buffers.get(node, node)
+
+
+class StmtMutator(StmtExprMutator):
+    """A rewrite of statements alone: expressions, and the buffers that statements define, stay as they are.
+
+    Four of five nodes of a kernel are expressions, which are not walked. Its methods are for classes of statements.
+    """
+
+    def visit(self, node: N) -> N:
+        """Dispatch on the node's class; expressions and buffers are returned."""
+        return node if isinstance(node, _NO_STATEMENTS) else super().visit(node)
+
+    def visit_children(self, node: N) -> N:
+        """The statement with the statements in it rewritten; itself if none changed."""
+        return cast(N, node.__mapped__(self.visit))
+
+
+_NO_STATEMENTS = (PrimExpr, Buffer)
 
 
 class _Substitution(StmtExprMutator):
@@ -319,5 +352,6 @@ def ir_transform(
 
 
 __all__ = [
-    "StmtExprMutator", "StmtExprVisitor", "ir_transform", "post_order_visit", "pre_order_visit", "substitute",
+    "StmtExprMutator", "StmtExprVisitor", "StmtMutator", "ir_transform", "post_order_visit", "pre_order_visit",
+    "substitute",
 ]  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from ..prim import And, IntImm, PrimExpr, is_const
 from .stmt import (
     AllocBuffer,
     AssertStmt,
     AttrStmt,
+    Block,
     BlockRealize,
     DeclBuffer,
     Evaluate,
@@ -34,6 +36,18 @@ def is_nothing(stmt: Stmt) -> bool:
             return isinstance(value, IntImm)
         case _:
             return False
+
+
+@lru_cache(maxsize=32)
+def has_blocks(stmt: Stmt) -> bool:
+    """True if a statement is, or holds, a block. Passes over blocks skip kernels that are written in loops."""
+    pending = [stmt]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (Block, BlockRealize)):
+            return True
+        pending += [inner for inner in part.__children__() if isinstance(inner, Stmt)]
+    return False
 
 
 def seq_of(stmts: Iterable[Stmt]) -> Stmt:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
-from ..ir import Node
+from ..ir import Node, children_of
 from ..prim import Let, PrimExpr, Var
-from .buffer import Buffer, BufferRegion, CommReducer, IterVar, Reduce, shape_vars_bound_by
-from .functor import StmtExprVisitor
+from .buffer import Buffer, CommReducer, IterVar, shape_vars_bound_by
 from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
 
 
@@ -17,86 +17,100 @@ def buffer_expressions(buffer: Buffer) -> tuple[PrimExpr, ...]:
     return (*buffer.shape, *buffer.strides, *offset)
 
 
-class _Usage(StmtExprVisitor):
-    def __init__(self) -> None:
-        super().__init__()
+class Usage:
+    """The variables and buffers that a statement, expression or function uses and defines."""
+
+    def __init__(self, node: Node) -> None:
         self.defined: set[Var] = set()
         self.used: dict[Var, None] = {}
         self.buffers: dict[Buffer, None] = {}
         self.own_buffers: set[Buffer] = set()
+        self._pending = [node]
+        """The nodes to look at, the next one last."""
+        self._collect()
 
-    def define(self, buffer: Buffer, with_pointer: bool = True) -> None:
-        self.own_buffers.add(buffer)
-        if with_pointer:
-            self.defined.add(buffer.data)
-        self.visit(buffer)
+    def undefined_vars(self) -> list[Var]:
+        """The variables that are used and not defined, in order of first use."""
+        return [var for var in self.used if var not in self.defined]
 
-    def visit_Var(self, node: Var) -> None:
-        self.used[node] = None
+    def undefined_buffers(self) -> list[Buffer]:
+        """The buffers that are used and neither parameters nor allocated or declared, in order of first use."""
+        return [buffer for buffer in self.buffers if buffer not in self.own_buffers]
 
-    def visit_Buffer(self, node: Buffer) -> None:
-        if node not in self.buffers:
-            self.buffers[node] = None
-            self.visit(node.data)
-            for expr in buffer_expressions(node):
-                self.visit(expr)
+    def _collect(self) -> None:
+        pending, used, seen = self._pending, self.used, set[int]()
+        while pending:
+            node = pending.pop()
+            if isinstance(node, Var):
+                used[node] = None
+            elif isinstance(node, Buffer):
+                if node not in self.buffers:
+                    self.buffers[node] = None
+                    pending += reversed((node.data, *buffer_expressions(node)))
+            elif id(node) not in seen:
+                seen.add(id(node))
+                parts = self._PARTS.get(type(node))
+                if parts is None:
+                    below = node.__children__()
+                    if len(below) > 1:
+                        below.reverse()
+                    pending += below
+                else:
+                    pending += reversed(parts(self, node))
 
-    def visit_For(self, node: For) -> None:
+    def _define(self, *buffers: Buffer, with_pointers: bool = True) -> None:
+        self.own_buffers.update(buffers)
+        if with_pointers:
+            self.defined.update([buffer.data for buffer in buffers])
+
+    # The methods note what a node defines, and return the parts in which something is used, in order.
+
+    def _binding(self, node: LetStmt | Let | IterVar) -> list[Node]:
+        self.defined.add(node.var)
+        return children_of(node)
+
+    def _loop(self, node: For) -> list[Node]:
         self.defined.add(node.loop_var)
-        self.visit_children(node)
+        return children_of(node)
 
-    def visit_LetStmt(self, node: LetStmt) -> None:
-        self.defined.add(node.var)
-        self.visit_children(node)
-
-    def visit_Let(self, node: Let) -> None:
-        self.defined.add(node.var)
-        self.visit_children(node)
-
-    def visit_IterVar(self, node: IterVar) -> None:
-        self.defined.add(node.var)
-        self.visit_children(node)
-
-    def visit_CommReducer(self, node: CommReducer) -> None:
+    def _reducer(self, node: CommReducer) -> list[Node]:
         self.defined.update(node.lhs, node.rhs)
-        self.visit_children(node)
+        return children_of(node)
 
-    def visit_Reduce(self, node: Reduce) -> None:
-        self.visit_children(node)
+    def _alloc(self, node: AllocBuffer) -> list[Node]:
+        self._define(node.buffer)
+        return [node.buffer, node.body]
 
-    def visit_AllocBuffer(self, node: AllocBuffer) -> None:
-        self.define(node.buffer)
-        self.visit(node.body)
+    def _decl(self, node: DeclBuffer) -> list[Node]:
+        self._define(node.buffer, with_pointers=False)
+        return [node.buffer, node.body]
 
-    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
-        self.define(node.buffer, with_pointer=False)
-        self.visit(node.body)
+    def _block(self, node: Block) -> list[Node]:
+        views = [match.buffer for match in node.match_buffers]
+        self._define(*node.alloc_buffers, *views)
+        for view in views:
+            self.defined.update(shape_vars_bound_by(view))
+        return [*node.alloc_buffers, *views, *children_of(node)]
 
-    def visit_Block(self, node: Block) -> None:
-        for buffer in node.alloc_buffers:
-            self.define(buffer)
-        for match in node.match_buffers:
-            self.defined.update(shape_vars_bound_by(match.buffer))
-            self.define(match.buffer)
-        self.visit_children(node)
-
-    def visit_BufferRegion(self, node: BufferRegion) -> None:
-        self.visit_children(node)
-
-    def visit_PrimFunc(self, node: PrimFunc) -> None:
+    def _function(self, node: PrimFunc) -> list[Node]:
         self.defined.update(node.params)
-        for buffer in node.buffer_map.values():
+        buffers = list(node.buffer_map.values())
+        self._define(*buffers)
+        for buffer in buffers:
             self.defined.update(shape_vars_bound_by(buffer))
-            self.define(buffer)
-        for precondition in node.preconditions:
-            self.visit(precondition)
-        self.visit(node.body)
+        return [*buffers, *node.preconditions, node.body]
 
-
-def _usage(node: Node) -> _Usage:
-    usage = _Usage()
-    usage.visit(node)
-    return usage
+    _PARTS: ClassVar[dict[type[Node], Callable[[Usage, Any], list[Node]]]] = {
+        LetStmt: _binding,
+        Let: _binding,
+        IterVar: _binding,
+        For: _loop,
+        CommReducer: _reducer,
+        AllocBuffer: _alloc,
+        DeclBuffer: _decl,
+        Block: _block,
+        PrimFunc: _function,
+    }
 
 
 def undefined_vars(node: Node, defs: Iterable[Var] = ()) -> list[Var]:
@@ -106,9 +120,8 @@ def undefined_vars(node: Node, defs: Iterable[Var] = ()) -> list[Var]:
     A buffer's pointer counts as used where the buffer is; the sizes of a parameter's buffer are defined by
     it.
     """
-    usage = _usage(node)
-    defined = usage.defined.union(defs)
-    return [var for var in usage.used if var not in defined]
+    outside = set(defs)
+    return [var for var in Usage(node).undefined_vars() if var not in outside]
 
 
 def free_vars(node: Node) -> set[Var]:
@@ -120,8 +133,14 @@ def undefined_buffers(node: Node) -> list[Buffer]:
     """The buffers used that are neither parameters nor allocated or declared inside, in order of first
     use.
     """
-    usage = _usage(node)
-    return [buffer for buffer in usage.buffers if buffer not in usage.own_buffers]
+    return Usage(node).undefined_buffers()
 
 
-__all__ = ["buffer_expressions", "free_vars", "shape_vars_bound_by", "undefined_buffers", "undefined_vars"]
+__all__ = [
+    "Usage",
+    "buffer_expressions",
+    "free_vars",
+    "shape_vars_bound_by",
+    "undefined_buffers",
+    "undefined_vars",
+]

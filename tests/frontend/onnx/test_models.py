@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from models import bert, gpt2, llama, mobilenet, resnet, t5, tagger, unet, vit, yolo
+from models import bert, detector, gpt2, llama, mobilenet, resnet, t5, tagger, unet, vit, yolo
 from models.graph import Graph
 
 import relax
@@ -17,7 +17,7 @@ from support import calls
 
 MODELS = {
     module.__name__.rpartition(".")[2]: module
-    for module in (bert, gpt2, llama, mobilenet, resnet, t5, tagger, unet, vit, yolo)
+    for module in (bert, detector, gpt2, llama, mobilenet, resnet, t5, tagger, unet, vit, yolo)
 }
 
 
@@ -28,7 +28,7 @@ def sizes_of(module) -> list[dict[str, int]]:
     return [first, *varied]
 
 
-SLOW = {"llama", "unet", "vit", "yolo"}
+SLOW = {"detector", "llama", "unet", "vit", "yolo"}
 """Models that take long to build."""
 
 

@@ -25,7 +25,7 @@ from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, free_vars, is_const,
 from ...prim.intrin import floordiv, floormod
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Stmt
-from ...tir.functor import StmtExprMutator, substitute
+from ...tir.functor import StmtMutator, substitute
 from ...tir.nests import is_compact, loads_in
 from ..build import block, loop, vector_load, vector_store
 from ..rule import ScheduleRule
@@ -50,7 +50,7 @@ class StepProducts(ScheduleRule):
         return None if body is func.body else func.replace(body=body)
 
 
-class _Products(StmtExprMutator):
+class _Products(StmtMutator):
     """Puts register tiles in the place of products."""
 
     def __init__(self, target: Target) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from ...ir import Diagnostic, DiagnosticError
 from ...prim import PrimExpr, Var
 from ..functor import StmtExprMutator
+from ..statements import has_blocks
 from ..stmt import BlockRealize, PrimFunc
 from .each_prim_func import each_prim_func
 
 
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
     """The function with blocks that have no variables."""
-    return func.replace(body=_Conversion().visit(func.body))
+    return func.replace(body=_Conversion().visit(func.body)) if has_blocks(func.body) else func
 
 
 class _Conversion(StmtExprMutator):

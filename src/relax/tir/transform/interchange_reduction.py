@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ...ir import structural_equal
 from ...prim import IntImm, PrimExpr, Var, simplify
 from ..dependence import loads_in, reads_no_other
-from ..functor import StmtExprMutator, substitute
+from ..functor import StmtMutator, substitute
 from ..statements import seq_of
 from ..stmt import BufferStore, For, ForKind, IfThenElse, PrimFunc, SeqStmt, Stmt
 from ..usage import free_vars
@@ -48,7 +48,7 @@ def interchange_reduction(func: PrimFunc) -> PrimFunc:
     return func.replace(body=_Interchange().visit(func.body))
 
 
-class _Interchange(StmtExprMutator):
+class _Interchange(StmtMutator):
     def visit_For(self, node: For) -> Stmt:
         loop = self.visit_children(node)
         nest = _nest(loop)

@@ -22,7 +22,7 @@ from ...prim import EQ, PrimExpr, Var, prove
 from ..buffer import Buffer
 from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substitute
 from ..renew import renew_bound_vars
-from ..statements import conjunction, conjuncts, seq_of
+from ..statements import conjunction, conjuncts, has_blocks, seq_of
 from ..stmt import (
     AllocBuffer,
     Block,
@@ -41,7 +41,7 @@ from .each_prim_func import each_prim_func
 
 def lower_init_block(func: PrimFunc) -> PrimFunc:
     """The function without `init` in any block."""
-    return func.replace(body=_Lowering().visit(func.body))
+    return func.replace(body=_Lowering().visit(func.body)) if has_blocks(func.body) else func
 
 
 @dataclass

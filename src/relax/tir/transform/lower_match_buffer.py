@@ -18,13 +18,14 @@ from ...ir import Diagnostic, DiagnosticError, Node
 from ...prim import Call, PrimExpr, Var, const
 from ..buffer import Broadcast, Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
 from ..functor import StmtExprMutator
+from ..statements import has_blocks
 from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
 from .each_prim_func import each_prim_func
 
 
 def lower_match_buffer(func: PrimFunc) -> PrimFunc:
     """The function without views of regions."""
-    return func.replace(body=_Lowering().visit(func.body))
+    return func.replace(body=_Lowering().visit(func.body)) if has_blocks(func.body) else func
 
 
 class _Lowering(StmtExprMutator):

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from ...ir import Diagnostic, DiagnosticError
 from ...prim import is_const
-from ..functor import StmtExprMutator
+from ..functor import StmtMutator
+from ..statements import has_blocks
 from ..stmt import AllocBuffer, BlockRealize, IfThenElse, PrimFunc, Stmt
 from .each_prim_func import each_prim_func
 
 
 def lower_opaque_block(func: PrimFunc) -> PrimFunc:
     """The function without blocks."""
-    return func.replace(body=_Lowering().visit(func.body))
+    return func.replace(body=_Lowering().visit(func.body)) if has_blocks(func.body) else func
 
 
-class _Lowering(StmtExprMutator):
+class _Lowering(StmtMutator):
     def visit_BlockRealize(self, node: BlockRealize) -> Stmt:
         block = node.block
         if block.iter_vars or block.init is not None or block.match_buffers:

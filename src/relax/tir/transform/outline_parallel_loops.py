@@ -29,11 +29,11 @@ from ...prim import Analyzer, Call, Max, PrimExpr, SizeVar, Var, const, is_const
 from ...prim.intrin import parallel_for
 from ...target import Target
 from ..buffer import Buffer, BufferLoad
-from ..functor import StmtExprMutator
+from ..functor import StmtMutator
 from ..renew import renew_bound_vars
 from ..sizes import buffer_limits
 from ..stmt import STAYS_PARALLEL, AllocBuffer, DeclBuffer, Evaluate, For, ForKind, PrimFunc, Stmt
-from ..usage import buffer_expressions, undefined_buffers, undefined_vars
+from ..usage import Usage, buffer_expressions, undefined_vars
 from ..written import written_params
 
 PARALLEL_BODY = "tir.parallel_body"
@@ -66,7 +66,7 @@ class _CannotPassError(Exception):
     """The loop uses a value that cannot be passed to a function; the argument says which."""
 
 
-class _Outliner(StmtExprMutator):
+class _Outliner(StmtMutator):
     """The rewrite of one function; collects the functions it makes."""
 
     def __init__(self, mod: IRModule, name: str, func: PrimFunc, in_parallel: bool) -> None:
@@ -143,13 +143,14 @@ class _Outliner(StmtExprMutator):
         """The buffers to pass, and the views of their memory, or of that of a bare pointer, to declare again."""
         passed: dict[Buffer, None] = {}
         views: list[Buffer] = []
-        for buffer in undefined_buffers(body):
+        usage = Usage(body)
+        for buffer in usage.undefined_buffers():
             owner = self.owners.get(buffer.data)
             if owner is not buffer:
                 views.append(buffer)
             if any(_reads_memory(expr) for expr in buffer_expressions(buffer)):
                 raise _CannotPassError(f"a size of buffer {buffer.name} is read from memory")
-        for var in undefined_vars(body):
+        for var in usage.undefined_vars():
             if var in self.owners:
                 passed[self.owners[var]] = None
         for buffer in passed:
@@ -175,15 +176,12 @@ class _Outliner(StmtExprMutator):
         return candidate
 
 
-class _Serial(StmtExprMutator):
+class _Serial(StmtMutator):
     """Makes parallel loops serial, unless they are to stay parallel."""
 
     def __init__(self, some_stay: bool) -> None:
         super().__init__()
         self.some_stay = some_stay
-
-    def visit_default(self, node: Node) -> Node:
-        return node if isinstance(node, PrimExpr) else self.visit_children(node)
 
     def visit_For(self, node: For) -> For:
         made = self.visit_children(node)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ...ir import Node, walk
 from ...prim import Call, Let, PrimExpr, Var, post_order
 from ..buffer import Buffer, BufferLoad
-from ..functor import StmtExprMutator, pre_order_visit
+from ..functor import StmtMutator, pre_order_visit
 from ..statements import seq_of
 from ..stmt import (
     AllocBuffer,
@@ -70,7 +70,7 @@ class _Pointers:
         return pointers
 
 
-class _Sinking(StmtExprMutator):
+class _Sinking(StmtMutator):
     def __init__(self) -> None:
         super().__init__()
         self.pointers = _Pointers()

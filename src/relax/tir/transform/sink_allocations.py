@@ -26,6 +26,7 @@ from ..functor import post_order_visit
 from ..schedule.cover import covers, shared_loops, sums_up_over
 from ..schedule.rv import BlockRV
 from ..schedule.state import ScheduleState
+from ..statements import has_blocks
 from ..stmt import AllocBuffer, Block, BlockRealize, For, ForKind, PrimFunc
 from .each_prim_func import each_prim_func
 
@@ -34,7 +35,7 @@ _NAME = "main"
 
 def sink_allocations(func: PrimFunc) -> PrimFunc:
     """The function with buffers allocated in the loops that fill them anew in each iteration."""
-    if not any(block.alloc_buffers for block in _blocks(func)):
+    if not has_blocks(func.body) or not any(block.alloc_buffers for block in _blocks(func)):
         return func
     state = ScheduleState(IRModule({_NAME: func}))
     changed = False

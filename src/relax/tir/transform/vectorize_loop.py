@@ -56,7 +56,7 @@ from ...prim.instructions import vector_reduce_or
 from ...prim.intrin import floordiv, floormod, is_pure
 from ...prim.traits import fails_itself
 from ..buffer import Broadcast, Buffer, BufferLoad, Ramp, zero_of
-from ..functor import StmtExprMutator, post_order_visit, substitute
+from ..functor import StmtMutator, post_order_visit, substitute
 from ..renew import renew_bound_vars
 from ..sizes import Limit, buffer_limits
 from ..statements import NOTHING, seq_of
@@ -139,7 +139,7 @@ def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
             return False
 
 
-class _Loops(StmtExprMutator):
+class _Loops(StmtMutator):
     def __init__(self, around: _Surroundings) -> None:
         super().__init__()
         self.around = around
