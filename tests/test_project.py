@@ -157,7 +157,11 @@ def test_the_package_is_typed():
     assert (ROOT / "src/relax/py.typed").exists()
 
 
-@pytest.mark.parametrize("draw", [lambda: np.random.rand(2), np.random.default_rng, random.random], ids=str)
+@pytest.mark.parametrize(
+    "draw",
+    [lambda: np.random.rand(2), np.random.default_rng, random.random],
+    ids=["rand", "default_rng", "random"],
+)
 def test_tests_draw_seeded_numbers_only(draw):
     """`tests/conftest.py` guards the global generators: an unseeded number makes a test that fails once in a while."""
     with pytest.raises(AssertionError, match="draws unseeded numbers"):

@@ -217,7 +217,7 @@ SCRIPT = """
 import ctypes, os, sys, time, threading
 import numpy as np
 from relax import codegen, runtime
-from relax.codegen.pool import _SLEEPERS
+from relax.native.pool import _SLEEPERS
 from relax.runtime import native, threads
 from relax.script import tir as T
 from relax.target import Target
@@ -308,9 +308,9 @@ def test_a_worker_on_the_processor_of_the_caller_sleeps():
     system may find a free processor for it.
     """
     done = run("""
-        from relax.codegen import worker
-        from relax.codegen.object import machine_of
-        from relax.codegen.pool import pool_text
+        from relax.farm import worker
+        from relax.farm.objects import machine_of
+        from relax.native.pool import pool_text
         processor = min(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {processor})
         caller, looks, ran = threading.get_ident(), [], []

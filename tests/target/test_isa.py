@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import relax
-from relax.codegen import explain, host, resolve, worker
+from relax.codegen import explain, resolve
 from relax.codegen.dot_products import _instruction
+from relax.farm import host, worker
 from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError
 from relax.native.ffi_layouts import POINTER_BITS, TENSOR_TYPE, tensor_offsets
