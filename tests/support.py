@@ -13,7 +13,9 @@ lowered and compiled at each optimisation level. A test that needs less calls on
 from __future__ import annotations
 
 import cProfile
+import sys
 import textwrap
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -131,10 +133,10 @@ def interpreted(
     return copies
 
 
-def compiled(func: PrimFunc, *args: Any, target: str = "llvm") -> list[Any]:
-    """Return the arguments after the compiled function ran on copies of them."""
+def compiled(func: PrimFunc | IRModule, *args: Any, target: str = "llvm") -> list[Any]:
+    """Return the arguments after the compiled function, or a module's `main`, ran on copies of them."""
     copies = _copies(args)
-    build_module({"main": func}, target)["main"](*copies)
+    build_module(func if isinstance(func, IRModule) else {"main": func}, target)["main"](*copies)
     return copies
 
 
@@ -180,6 +182,39 @@ def same(found: Any, expected: Any, rtol: float = 0.0, atol: float = 0.0) -> Non
             np.testing.assert_allclose(*wide, rtol=rtol, atol=atol)
     else:
         assert found == expected
+
+
+# ------------------------------------------------------------------------------------------------- work
+
+
+def python_calls(function: Callable[[], object], most: int = 20_000_000) -> int:
+    """Return the number of Python functions that `function()` calls: its work, the same on any machine.
+
+    Fails at `most` calls, so that work which grows exponentially ends.
+    """
+    count = 0
+
+    def profile(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        if event == "call":
+            count += 1
+            assert count <= most, f"more than {most} calls"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 600.0) -> None:
+    """Wait for a condition that another thread or process brings about. The bound is far above any time it takes."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not so after {seconds} seconds"
+        time.sleep(0.01)
 
 
 # ------------------------------------------------------------------------------------------- the oracle

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from relax.codegen.module import kernel_texts
 from relax.farm import cache, worker, worker_processes
 from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError, GlobalVar, IRModule
+from support import wait_until
 
 COUNT = 2 * worker_processes.TEXTS_PER_HELPER
 N = te.var("n", "int64")
@@ -40,9 +40,8 @@ def done(monkeypatch):
     take_back = worker_processes._Shared.take_back
 
     def patient(shared, errand):
-        end = time.monotonic() + 60 * (worker_processes.job_limit() > 1)
-        while errand.answer is None and time.monotonic() < end:
-            time.sleep(0.01)
+        if worker_processes.job_limit() > 1:
+            wait_until(lambda: errand.answer is not None)
         if errand.answer is not None:
             answers.append(errand.answer)
         return take_back(shared, errand)
@@ -259,9 +258,8 @@ def test_a_broken_helper_is_not_missed(monkeypatch, how):
 
         def patient(shared, errand):
             """Until the helper has begun with something."""
-            end = time.monotonic() + 20
-            while not begun and shared._errands and how != "it cannot do errands" and time.monotonic() < end:
-                time.sleep(0.01)
+            if how != "it cannot do errands":
+                wait_until(lambda: begun or not shared._errands)
             return take_back(shared, errand)
 
         monkeypatch.setattr(worker_processes._Shared, "take_back", patient)
@@ -301,7 +299,7 @@ def test_a_main_module_without_a_guard_is_not_run_again(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(_UNGUARDED)
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", path], capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, "-W", "ignore", path], capture_output=True, text=True, check=True, timeout=600
     )
     assert run.stdout.count("built once") == 1
     assert "1770" in run.stdout

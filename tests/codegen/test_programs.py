@@ -8,22 +8,16 @@ import pytest
 from relax import codegen, te, tir, topi
 from relax.script import ir as I
 from relax.script import tir as T
-from relax.tir import interpret
+from support import interpreted, same
 
 
 def check(func, *args, rtol=1e-6, module=None):
     """Run compiled code and the interpreter on copies of the arguments; compare all arrays."""
     compiled = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-    exact = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
     built = codegen.build_module(func if module is None else module)
     name = built.functions[0] if module is None else func.attrs["global_symbol"]
     built[name](*compiled)
-    interpret(func, *exact, module=module)
-    for found, expected in zip(compiled, exact):
-        if isinstance(found, np.ndarray):
-            np.testing.assert_allclose(
-                found.astype("float64"), expected.astype("float64"), rtol=rtol, atol=rtol
-            )
+    same(compiled, interpreted(func, *args, module=module), rtol, rtol)
     return compiled
 
 

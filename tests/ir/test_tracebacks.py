@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+import relax
 from relax import DiagnosticError
+from relax.ir.tracebacks import install
 from relax.script import from_source
 
 PROGRAM = """
@@ -20,32 +22,38 @@ mine()
 """
 
 
-def stderr(program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment
-    )
-    return done.stderr
-
-
 def test_in_a_terminal():
-    text = stderr(PROGRAM)
-    assert "line 5, in mine" in text
-    assert "error[E1002]" in text
-    assert "relax/script" not in text
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600, env={}
+    )
+    assert "line 5, in mine" in done.stderr
+    assert "error[E1002]" in done.stderr
+    assert "relax/script" not in done.stderr
 
 
-def test_all_frames_if_asked_for():
-    assert "relax/script" in stderr(PROGRAM, RELAX_FULL_TRACEBACK="1")
+def uncaught(capsys, program: str) -> str:
+    """What Python prints of an error that ends a program."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever the program raises
+        exec(program, {"relax": relax})
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    return capsys.readouterr().err
 
 
-def test_other_errors_keep_their_frames():
-    assert 'relax/__init__.py"' in stderr("import relax\nrelax.no_such_name")
+def test_all_frames_if_asked_for(capsys, monkeypatch):
+    assert "relax/script" not in uncaught(capsys, PROGRAM)
+    monkeypatch.setenv("RELAX_FULL_TRACEBACK", "1")
+    assert "relax/script" in uncaught(capsys, PROGRAM)
 
 
-def test_a_hook_set_before_is_called_for_other_errors():
-    program = "import sys\nsys.excepthook = lambda *error: print('mine', file=sys.stderr)\n"
-    assert stderr(f"{program}import relax.ir\n1 // 0") == "mine\n"
-    assert stderr(f"{program}{PROGRAM}").startswith("Traceback")
+def test_other_errors_keep_their_frames(capsys):
+    assert 'relax/__init__.py"' in uncaught(capsys, "relax.no_such_name")
+
+
+def test_a_hook_set_before_is_called_for_other_errors(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", lambda *error: print("mine", file=sys.stderr))
+    install(DiagnosticError)
+    assert uncaught(capsys, "1 // 0") == "mine\n"
+    assert uncaught(capsys, PROGRAM).startswith("Traceback")
 
 
 @pytest.mark.parametrize("everything", ["", "1"])

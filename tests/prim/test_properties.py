@@ -33,14 +33,7 @@ from relax.prim import (
 from relax.prim.traits import cost
 
 INTEGERS = ("int64", "int32", "int8", "uint8")
-VARIABLES = {
-    dtype: [
-        SizeVar("n", dtype),
-        Var("i", dtype),
-        Var("j", dtype),
-    ]
-    for dtype in INTEGERS
-}
+VARIABLES = {dtype: [SizeVar("n", dtype), Var("i", dtype), Var("j", dtype)] for dtype in INTEGERS}
 CONDITIONS = [Var("p", "bool"), Var("q", "bool")]
 VALUES = {
     "int64": (-7, -3, -2, -1, 0, 1, 2, 3, 4, 5, 8, 11, 2**63 - 1, -(2**63), 2**62, -(2**62) - 1),
@@ -127,7 +120,7 @@ def outcome(expr: PrimExpr, env: dict[Var, object]) -> object:
         return "division by zero"
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(anything, some_points)
 def test_simplify_keeps_values_and_failures(expr, envs):
     simplified = simplify(expr)
@@ -135,7 +128,7 @@ def test_simplify_keeps_values_and_failures(expr, envs):
         assert outcome(simplified, env) == outcome(expr, env)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(anything)
 def test_simplify_is_idempotent_and_never_dearer(expr):
     simplified = simplify(expr)
@@ -147,7 +140,7 @@ def test_simplify_is_idempotent_and_never_dearer(expr):
     assert simplified is expr or cost(simplified) <= cost(expr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(INTEGERS).flatmap(lambda d: st.tuples(integers(d), integers(d))), some_points)
 def test_prove_equal_is_sound(pair, envs):
     a, b = pair
@@ -158,7 +151,7 @@ def test_prove_equal_is_sound(pair, envs):
             assert answer is not (Verdict.NO if left == right else Verdict.YES)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(conditions(3), some_points)
 def test_prove_is_sound(condition, envs):
     answer = prove(condition)
@@ -168,7 +161,7 @@ def test_prove_is_sound(condition, envs):
             assert answer in (None, value)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(INTEGERS).flatmap(integers), some_points)
 def test_bounds_are_sound(expr, envs):
     bound = const_int_bound(expr)
@@ -179,7 +172,7 @@ def test_bounds_are_sound(expr, envs):
             assert value <= bound.max_value
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(conditions(2), st.one_of(anything), some_points)
 def test_constraints_are_sound(condition, expr, envs):
     analyzer = Analyzer()

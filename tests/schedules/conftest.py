@@ -15,6 +15,7 @@ from relax.schedules import ScheduleRule, schedule
 from relax.script import from_source
 from relax.target import Target
 from relax.tir import PrimFunc
+from support import PLAIN_LOOPS
 
 TARGET = "llvm -mcpu=skylake-avx512"
 """Tiles of 6 x 4 vectors, wherever the tests run: what a rule makes depends on the target, the interpreter does not."""
@@ -50,7 +51,7 @@ def same(target: Target) -> Callable[..., None]:
         tir.verify_well_formed(arranged)
         assert_structural_equal(from_source(arranged.script()), arranged)
         here = schedule(func, resolve("llvm"), [rule])
-        compiled, plain = build_module(here)["main"], build_module(func)["main"]
+        compiled, plain = build_module(here)["main"], build_module(func, PLAIN_LOOPS)["main"]
         for given in shapes:
             expected, interpreted, native = (_arguments(given, dtype) for _ in range(3))
             plain(*expected)

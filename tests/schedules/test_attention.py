@@ -11,6 +11,7 @@ from relax.ir import DataType
 from relax.schedules import schedule
 from relax.schedules.cpu import StreamedAttention
 from relax.tir.attention import attention_of
+from support import PLAIN_LOOPS
 
 m, n = te.var("m", "int64"), te.var("n", "int64")
 DTYPES = {
@@ -212,7 +213,7 @@ def check_rounded(func, functions, operands, rows, interpreted=False):
     *_, v, _ = operands
     shape = (*rows, v.shape[3])
     result, reference = np.full(shape, 77, "float32"), np.full(shape, 77, "float32")
-    build_module(func)["main"](*operands, reference)
+    build_module(func, PLAIN_LOOPS)["main"](*operands, reference)
     for run in [functions[1], *([lambda *a: tir.interpret(functions[0], *a)] if interpreted else [])]:
         result[:] = 77
         run(*operands, result)

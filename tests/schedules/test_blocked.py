@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied, convolved, same_on_threads, whole
 
 from relax import te, tir
-from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Blocked
 
@@ -32,64 +32,30 @@ CASES = {
 
 
 def packed(known, target, *behind):
-    """The function of a convolution whose weights are known, and their packing."""
-    result = Blocked().pack(known.func(*behind), target, [1])
-    assert result is not None
-    tir.verify_well_formed(result.func)
-    return result.func, result.packings[1]
+    """The convolution with packed weights."""
+    return Applied(Blocked(), known.func(*behind), target, known=[1])
 
 
-def integers(shapes):
-    """Small integers, so that sums are exact in any order; the last array, the result, is full of rubbish."""
-    generator = np.random.default_rng(0)
-    arrays = [generator.integers(-3, 4, shape).astype("float32") for shape in shapes]
-    arrays[-1][...] = 77
-    return arrays
-
-
-def expected(known, x, k):
-    """The convolution as NumPy computes it."""
-    axes, d, s = x.ndim - 2, known.dilation, known.stride
-    padded = np.pad(x, [(0, 0)] * 2 + [(known.pad, known.pad)] * axes)
-    spans = [(taps - 1) * d + 1 for taps in known.kernel]
-    if min(size - span for size, span in zip(padded.shape[2:], spans, strict=True)) < 0 or not x.shape[0]:
-        return np.zeros((x.shape[0], k.shape[0], *[0] * axes), "float32")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, tuple(range(2, 2 + axes)))
-    windows = windows[(slice(None),) * 2 + (slice(None, None, s),) * axes + (slice(None, None, d),) * axes]
-    return np.einsum("ncwi,oci->now" if axes == 1 else "nchwij,ocij->nohw", windows, k, optimize=True)
-
-
-def check(known, packing, run, *size):
+def check(known, run, *size):
     """Run a function and compare."""
-    x, k, y = integers(known.shapes(*size))
-    run(x, np.ascontiguousarray(packing(k)), y)
-    if y.size:
-        np.testing.assert_array_equal(y, expected(known, x, k))
+    x, k = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes(*size)[:2]))
+    run.computes(convolved(x, k, known.stride, known.pad, known.dilation), x, k)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_known_sizes(conv, case):
     known = conv(**CASES[case])
-    func, packing = packed(known, resolve("llvm"))
-    check(known, packing, build_module(func)["main"])
+    check(known, packed(known, "llvm"))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_one_kernel_for_all_sizes(conv, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(3, 19, (h, w), (3, 3), n, stride, 1)
-    func, packing = packed(unknown, resolve("llvm"))
-    kernel = build_module(func)["main"]
-    for size in (
-        (1, (1, 1)),
-        (2, (5, 7)),
-        (0, (4, 4)),
-        (1, (0, 3)),
-        (1, (3, 62)),
-        (1, (2, 65)),
-        (3, (9, 23)),
-    ):
-        check(unknown, packing, kernel, *size)
+    run = packed(unknown, "llvm")
+    sizes = (1, (1, 1)), (2, (5, 7)), (0, (4, 4)), (1, (0, 3)), (1, (3, 62)), (1, (2, 65)), (3, (9, 23))
+    for size in sizes:
+        check(unknown, run, *size)
 
 
 @pytest.mark.parametrize("pixels", ["line", "column"])
@@ -97,44 +63,43 @@ def test_one_dimension_of_any_size(conv, pixels):
     n, w = (te.var(name, "int64") for name in "nw")
     shape, taps = ((w,), (3,)) if pixels == "line" else ((w, 1), (3, 1))
     unknown = conv(5, 19, shape, taps, n, 2)
-    func, packing = packed(unknown, resolve("llvm"))
-    kernel = build_module(func)["main"]
+    run = packed(unknown, "llvm")
     for batch, length in ((1, 1), (2, 7), (0, 4), (1, 3), (3, 64), (1, 130)):
-        check(unknown, packing, kernel, batch, (length, *[1] * (len(shape) - 1)))
+        check(unknown, run, batch, (length, *[1] * (len(shape) - 1)))
 
 
 def test_the_interpreter_agrees_on_lines_along_the_first_dimension(conv):
     w = te.var("w", "int64")
     unknown = conv(6, 9, (w, 1), (3, 1), 2, 2)
-    func, packing = packed(unknown, resolve("llvm -mcpu=x86-64"))
+    run = packed(unknown, "llvm -mcpu=x86-64")
     for length in (3, 8, 15):
-        check(unknown, packing, lambda *args: tir.interpret(func, *args), 2, (length, 1))
+        check(unknown, run, 2, (length, 1))
 
 
 def test_the_interpreter_agrees(conv):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(3, 6, (h, w), (3, 2), n, 2, 1)
-    func, packing = packed(unknown, resolve("llvm -mcpu=x86-64"))
-    assert packing.width == 8
+    run = packed(unknown, "llvm -mcpu=x86-64")
+    assert run.packings[1].width == 8
     for size in ((1, (1, 1)), (2, (3, 2)), (0, (4, 4)), (1, (2, 13))):
-        check(unknown, packing, lambda *args: tir.interpret(func, *args, reverse_parallel=True), *size)
+        check(unknown, run, *size)
 
 
 @pytest.mark.parametrize(("channels", "width"), [(16, 16), (17, 24), (24, 24), (25, 32), (40, 48)])
 def test_three_half_vectors_where_two_whole_ones_would_be_emptier(target, conv, channels, width):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(11, channels, (h, w), (2, 2), n, 1, 1)
-    func, packing = packed(unknown, target)
-    assert packing.width == width
+    run = packed(unknown, target)
+    assert run.packings[1].width == width
     for size in ((1, (1, 1)), (2, (3, 5)), (0, (4, 4)), (1, (2, 17))):
-        check(unknown, packing, lambda *args: tir.interpret(func, *args, reverse_parallel=True), *size)
+        check(unknown, run, *size)
 
 
 def test_few_lines_are_divided_by_channels(conv):
     known = conv(8, 130, (6, 6), (3, 3), pad=1)
-    func, packing = packed(known, resolve("llvm -num-cores=4"))
-    assert packing.shape[0] >= 2
-    check(known, packing, build_module(func)["main"])
+    run = packed(known, "llvm -num-cores=4")
+    assert run.packings[1].shape[0] >= 2
+    check(known, run)
 
 
 def test_what_stands_behind_is_computed_as_results_are_stored(conv):
@@ -145,26 +110,16 @@ def test_what_stands_behind_is_computed_as_results_are_stored(conv):
         return te.compute(y.shape, formula, "clipped")
 
     known = conv(8, 16, (9, 20), (3, 3), stride=2, pad=1)
-    func, packing = packed(known, resolve("llvm"), clipped)
-    assert "conv2d = T.alloc_buffer" not in func.script()
-    x, k, y = integers(known.shapes())
-    build_module(func)["main"](x, np.ascontiguousarray(packing(k)), y)
+    run = packed(known, "llvm", clipped)
+    assert "conv2d = T.alloc_buffer" not in run.func.script()
+    x, k = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes()[:2]))
     channels = np.arange(16, dtype="float32")[:, None, None]
-    np.testing.assert_array_equal(y, np.maximum(expected(known, x, k) + channels, 0))
+    run.computes(np.maximum(convolved(x, k, 2, 1) + channels, 0), x, k)
 
 
 def test_the_number_of_threads_changes_nothing(conv, monkeypatch):
     known = conv(16, 32, (20, 20), (3, 3), stride=2, pad=1)
-    func, packing = packed(known, resolve("llvm"))
-    kernel = build_module(func)["main"]
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    results = []
-    for threads in ("1", "2"):
-        monkeypatch.setenv("RELAX_NUM_THREADS", threads)
-        kernel(x, np.ascontiguousarray(packing(k)), y)
-        results.append(y.copy())
-    np.testing.assert_array_equal(*results)
+    same_on_threads(monkeypatch, packed(known, "llvm"), *known.shapes())
 
 
 def test_others_are_left_alone(target, conv):

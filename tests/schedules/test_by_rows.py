@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from applied import Applied
 
 from relax import te, tir, topi
 from relax.codegen import build_module, resolve
@@ -13,6 +14,7 @@ from relax.schedules import schedule
 from relax.schedules.cpu import ByRows
 from relax.schedules.cpu.chains import chain_of
 from relax.schedules.cpu.pixels import TapVectors, WeightBlocks
+from support import PLAIN_LOOPS
 
 CASES = {
     "a residual": {"ci": 5, "middle": 20, "co": 5, "residual": True},
@@ -42,14 +44,8 @@ class Chain:
         self, ci, middle, co, kernel=3, stride=1, pad=1, residual=False, dilation=1, dtype="float32",
         windows=((1, 1), (1, 1), 0), windows_dilation=1,
     ):  # fmt: skip
-        self.ci, self.middle, self.co, self.kernel, self.stride, self.pad = (
-            ci,
-            middle,
-            co,
-            kernel,
-            stride,
-            pad,
-        )
+        self.ci, self.middle, self.co = ci, middle, co
+        self.kernel, self.stride, self.pad = kernel, stride, pad
         self.residual, self.dilation, self.dtype = residual, dilation, dtype
         self.taps, self.steps, self.before = windows
         self.windows_dilation = windows_dilation
@@ -117,34 +113,25 @@ def bounded(y, scale):
     return te.compute(y.shape, element, "bounded")
 
 
-def packed(func, target):
-    """The function for weights that are known, and their packings."""
-    result = ByRows().pack(func, target, [1, 2, 3, 4, 5, 6])
-    assert result is not None
-    return result.func, result.packings
+def packed(func, target="llvm"):
+    """The function with packed weights and scales."""
+    return Applied(ByRows(), func, target, known=[1, 2, 3, 4, 5, 6])
 
 
-def arranged(packings, arrays):
-    """The arguments of the packed function."""
-    return [
-        np.ascontiguousarray(packings[i](array)) if i in packings else array for i, array in enumerate(arrays)
-    ]
+def same_results(func, arrays, *runs):
+    """The loops as they are written compute the same of arguments, the last of which is the result."""
+    plain = build_module(func, PLAIN_LOOPS)["main"]
+    for given in arrays:
+        expected = [array.copy() for array in given]
+        plain(*expected)
+        for run in runs:
+            run.computes(expected[-1], *given[:-1])
 
 
 def same_by_rows(target, chain, *sizes, known=None):
     """The function by rows computes what the loops as they are written do, interpreted and compiled."""
     func = chain.func(known)
-    rows, packings = packed(func, target)
-    tir.verify_well_formed(rows)
-    here, packings_here = packed(func, resolve("llvm"))
-    plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    for size in sizes:
-        expected, given, native = chain.arrays(*size), chain.arrays(*size), chain.arrays(*size)
-        plain(*expected)
-        tir.interpret(rows, *arranged(packings, given), reverse_parallel=True)
-        compiled(*arranged(packings_here, native))
-        np.testing.assert_array_equal(given[-1], expected[-1])
-        np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, (chain.arrays(*size) for size in sizes), packed(func, target), packed(func))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -184,58 +171,32 @@ def test_several_chunks_and_bands(stride):
     """For two cores: a high image, or one of three, is cut into chunks, of which each has several bands."""
     chain = Chain(ci=3, middle=40, co=7, stride=stride)
     func = chain.func()
-    target = resolve("llvm -mcpu=skylake-avx512 -num-cores=2")
-    text = packed(func, target)[0].script()
-    assert "chunks" in text
-    here, packings = packed(func, resolve("llvm"))
-    plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    for size in (
-        (1, 121, 130),
-        (2, 57, 300),
-        (3, 57, 300),
-        (1, 27, 9),
-        (1, 55, 9),
-        (9, 60, 2),
-        (1, 2, 1500),
-        (1, 300, 1),
-    ):
-        expected, native = chain.arrays(*size), chain.arrays(*size)
-        plain(*expected)
-        compiled(*arranged(packings, native))
-        np.testing.assert_array_equal(native[-1], expected[-1])
+    assert "chunks" in packed(func, "llvm -mcpu=skylake-avx512 -num-cores=2").func.script()
+    sizes = [
+        (1, 121, 130), (2, 57, 300), (3, 57, 300), (1, 27, 9), (1, 55, 9), (9, 60, 2), (1, 2, 1500), (1, 300, 1),
+    ]  # fmt: skip
+    same_results(func, (chain.arrays(*size) for size in sizes), packed(func))
 
 
 def test_nan_and_infinities_reach_the_pixels_that_they_reach():
     chain = Chain(ci=3, middle=19, co=8, residual=False)
-    func = chain.func()
-    here, packings = packed(func, resolve("llvm"))
-    plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    expected = chain.arrays(1, 9, 20)
-    x = expected[0]
+    func, given = chain.func(), chain.arrays(1, 9, 20)
+    x = given[0]
     x[0, 1, 4, 3], x[0, 0, 0, 0], x[0, 2, 8, 19] = np.nan, np.inf, -np.inf
-    native = [array.copy() for array in expected]
-    plain(*expected)
-    compiled(*arranged(packings, native))
-    np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, [given], packed(func))
 
 
 def test_nan_and_infinities_in_a_first_layer():
     chain = Chain(**FIRST_LAYERS["3 × 3, stride 2"])
-    func = chain.func()
-    here, packings = packed(func, resolve("llvm"))
-    plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    expected = chain.arrays(1, 20, 41)
-    x = expected[0]
+    func, given = chain.func(), chain.arrays(1, 20, 41)
+    x = given[0]
     x[0, 1, 4, 3], x[0, 0, 0, 0], x[0, 2, 19, 40] = np.nan, np.inf, -np.inf
-    native = [array.copy() for array in expected]
-    plain(*expected)
-    compiled(*arranged(packings, native))
-    np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, [given], packed(func))
 
 
 def test_weights_are_packed_in_vectors_of_channels(target):
     chain = Chain(ci=3, middle=20, co=9)
-    _, packings = packed(chain.func(), target)
+    packings = packed(chain.func(), target).packings
     assert packings == {
         1: WeightBlocks(20, 3, 16, True), 2: TapVectors(20, 9, 32), 3: WeightBlocks(9, 20, 16, True)
     }  # fmt: skip
@@ -249,7 +210,7 @@ def test_a_vector_and_a_half_of_channels_are_summed_in_halves(target):
     """Only where registers hold the sums of all halves."""
 
     def widths(co):
-        text = packed(Chain(ci=16, middle=16, co=co).func(), target)[0].script()
+        text = packed(Chain(ci=16, middle=16, co=co).func(), target).func.script()
         return {int(width) for width in re.findall(r"T\.Broadcast\(a_2, (\d+)\)", text)}
 
     assert widths(24) == {8}
@@ -261,7 +222,7 @@ def test_copies_of_a_first_layer_ask_for_all_lines_of_memory_that_they_read_late
     """A vector of each phase is as many lines of memory as there are phases."""
 
     def asked(case):
-        text = packed(Chain(**FIRST_LAYERS[case]).func(), target)[0].script()
+        text = packed(Chain(**FIRST_LAYERS[case]).func(), target).func.script()
         return text.count("T.prefetch(X[")
 
     assert [asked(case) for case in ("3 × 3", "3 × 3, stride 2", "7 × 7, stride 4, then 2")] == [1, 2, 4]
@@ -271,7 +232,7 @@ def test_tiles_ask_for_weights_that_are_many(target):
     """Those of the projection here: 64 KB of them are many."""
 
     def asked(middle):
-        text = packed(Chain(ci=8, middle=middle, co=16).func(), target)[0].script()
+        text = packed(Chain(ci=8, middle=middle, co=16).func(), target).func.script()
         return text.count("T.prefetch(P_packed")
 
     assert asked(1023) == 0
@@ -284,13 +245,9 @@ def test_weights_that_are_not_known_are_for_the_rules_of_each_convolution(same):
     func = chain.func((1, 6, 9))
     shapes = [array.shape for array in chain.arrays(1, 6, 9)]
     same(func, ByRows(), shapes)
-    some = ByRows().pack(func, resolve("llvm"), [1])
-    assert some is not None
+    some = Applied(ByRows(), func, known=[1])
     assert list(some.packings) == [1]
-    expected, native = chain.arrays(1, 6, 9), chain.arrays(1, 6, 9)
-    build_module(func)["main"](*expected)
-    build_module(some.func)["main"](*arranged(some.packings, native))
-    np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, [chain.arrays(1, 6, 9)], some)
 
 
 def test_first_layers_that_are_no_part_of_a_chain():
@@ -301,13 +258,9 @@ def test_first_layers_that_are_no_part_of_a_chain():
     assert ByRows().pack(func, resolve("llvm"), [1, 2, 3]) is None
     chain = Chain(3, 20, 16, windows=((3, 3), (2, 2), 1))
     func = chain.func((1, 40, 40))
-    some = ByRows().pack(func, resolve("llvm"), [1, 3])
-    assert some is not None
+    some = Applied(ByRows(), func, known=[1, 3])
     assert list(some.packings) == [1, 3]
-    expected, native = chain.arrays(1, 40, 40), chain.arrays(1, 40, 40)
-    build_module(func)["main"](*expected)
-    build_module(some.func)["main"](*arranged(some.packings, native))
-    np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, [chain.arrays(1, 40, 40)], some)
 
 
 DECLINED = {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import DOTS, Applied, anything, convolved
 
-from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax import te, topi
+from relax.codegen import resolve
 from relax.schedules.cpu import BytePixels
 from relax.tir.byte_convolution import byte_convolution_of
 from relax.tir.permuted_parameters import LAST, with_permuted_parameters
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
-VNNI = f"{X86} -mcpu=cooperlake"
 MOVED = {"both": "XZO", "data": "XO", "result": "ZO"}
 """The parameters that have channels behind pixels."""
 
@@ -49,48 +48,23 @@ def function(ci, co, size, kernel, stride=1, pad=0, dilation=1, batch=None, move
     return with_permuted_parameters(func, dict.fromkeys(images, LAST))[0]
 
 
-def numbers(shape, dtype, seed=0):
-    info = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
-
-
 def reference(x, w, bias, other, stride=1, pad=0, dilation=1):
     """The results by the definition of the convolution."""
-    padded = np.pad(x.astype("int32"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    sizes = [
-        max((size - (taps - 1) * dilation - 1) // stride + 1, 0)
-        for size, taps in zip(padded.shape[2:], w.shape[2:], strict=True)
-    ]
-    sums = np.zeros((len(x), len(w), *sizes), "int32")
-    for tap in np.ndindex(*w.shape[2:]):
-        places = [
-            slice(t * dilation, t * dilation + (size - 1) * stride + 1, stride) if size else slice(0, 0)
-            for t, size in zip(tap, sizes, strict=True)
-        ]
-        pixels = padded[(slice(None), slice(None), *places)]
-        sums += np.einsum("oc,nchw->nohw", w[(..., *tap)].astype("int32"), pixels)
+    sums = convolved(x, w, stride, pad, dilation)
     return ((sums + bias[:, None, None]) // 4 - other.astype("int32")).astype("uint8")
 
 
 def runner(func, weights, moved="both", is_compiled=True):
     """What runs the rule's result on images with channels before pixels: this machine if it has the instruction."""
-    native = BytePixels().pack(func, resolve("llvm"), [1]) if is_compiled else None
-    packed = native or BytePixels().pack(func, resolve(VNNI), [1])
-    tir.verify_well_formed(packed.func)
-    words = np.ascontiguousarray(packed.packings[1](weights))
-    kernel = build_module(packed.func)["main"] if native else None
+    here = is_compiled and BytePixels().pack(func, resolve("llvm"), [1]) is not None
+    packed = Applied(BytePixels(), func, "llvm" if here else DOTS, known=[1])
 
     def run(x, bias, other, expected):
         result = np.full_like(expected, 77)
         images = dict(zip("XOZ", (x, other, result), strict=True))
         for name in MOVED[moved]:
             images[name] = np.ascontiguousarray(images[name].transpose(LAST))
-        args = images["X"], words, bias, images["O"], images["Z"]
-        if kernel is None:
-            tir.interpret(packed.func, *args, reverse_parallel=True)
-        else:
-            kernel(*args)
-        found = images["Z"]
+        found = packed(images["X"], weights, bias, images["O"], images["Z"])
         np.testing.assert_array_equal(found.transpose(0, 3, 1, 2) if "Z" in MOVED[moved] else found, expected)
 
     return run
@@ -98,12 +72,12 @@ def runner(func, weights, moved="both", is_compiled=True):
 
 def operands(batch, ci, co, size, kernel, *options):
     """Data, weights and what is beside the sums, and what is made of them; sums reach far."""
-    x, w = numbers((batch, ci, *size), "uint8"), numbers((co, ci, *kernel), "int8", 1)
+    x, w = anything(batch, ci, *size, dtype="uint8"), anything(co, ci, *kernel, dtype="int8", seed=1)
     if x.size:
         x[0], w[0] = 255, -128
     bias = np.arange(co, dtype="int32")
     shape = reference(x, w, bias, np.zeros((), "int8"), *options).shape
-    other = numbers(shape, "int8", 2)
+    other = anything(*shape, dtype="int8", seed=2)
     return x, w, bias, other, reference(x, w, bias, other, *options)
 
 
@@ -162,7 +136,7 @@ def test_groups_are_no_convolution_of_bytes():
 def test_refused_by_the_rule():
     """Images with channels before pixels, numbers that have no dot products, and weights that are not known."""
     func = function(144, 64, (7, 7), (3, 3), 1, 1)
-    assert BytePixels().pack(func, resolve(VNNI), [1]) is not None
-    assert BytePixels().pack(func, resolve(VNNI), []) is None
-    assert BytePixels().apply(func, resolve(VNNI), False) is None
-    assert BytePixels().pack(function(144, 64, (7, 7), (3, 3), 1, 1, data="int8"), resolve(VNNI), [1]) is None
+    assert BytePixels().pack(func, resolve(DOTS), [1]) is not None
+    assert BytePixels().pack(func, resolve(DOTS), []) is None
+    assert BytePixels().apply(func, resolve(DOTS), False) is None
+    assert BytePixels().pack(function(144, 64, (7, 7), (3, 3), 1, 1, data="int8"), resolve(DOTS), [1]) is None

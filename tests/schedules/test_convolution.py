@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied, anything, convolved, same_on_threads, whole
 
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Convolution
 from relax.tir import ForKind, StmtExprMutator
@@ -15,21 +15,11 @@ CASES = {
     "stride 1": {"ci": 3, "co": 7, "size": (9, 11), "kernel": (3, 3), "pad": 1},
     "stride 2": {"ci": 5, "co": 7, "size": (10, 13), "kernel": (3, 3), "n": 2, "stride": 2, "pad": 1},
     "stride 3, taps that meet few phases": {
-        "ci": 8,
-        "co": 16,
-        "size": (13, 14),
-        "kernel": (2, 2),
-        "stride": 3,
-        "dilation": 2,
+        "ci": 8, "co": 16, "size": (13, 14), "kernel": (2, 2), "stride": 3, "dilation": 2,
     },
     "a window is an element": {"ci": 16, "co": 20, "size": (8, 9), "kernel": (1, 1)},
     "a window is an element, stride 2": {
-        "ci": 16,
-        "co": 20,
-        "size": (9, 9),
-        "kernel": (1, 1),
-        "n": 2,
-        "stride": 2,
+        "ci": 16, "co": 20, "size": (9, 9), "kernel": (1, 1), "n": 2, "stride": 2,
     },
     "first layer": {"ci": 3, "co": 4, "size": (9, 15), "kernel": (7, 7), "stride": 2, "pad": 3},
     "dilation": {"ci": 4, "co": 6, "size": (17, 17), "kernel": (3, 3), "pad": 2, "dilation": 2},
@@ -39,14 +29,9 @@ CASES = {
     "one dimension": {"ci": 8, "co": 16, "size": (50,), "kernel": (5,), "n": 2, "pad": 2},
     "three dimensions": {"ci": 4, "co": 8, "size": (4, 5, 9), "kernel": (2, 2, 2)},
     "three dimensions, stride 2": {
-        "ci": 4,
-        "co": 8,
-        "size": (5, 6, 9),
-        "kernel": (3, 2, 3),
-        "stride": 2,
-        "pad": 1,
+        "ci": 4, "co": 8, "size": (5, 6, 9), "kernel": (3, 2, 3), "stride": 2, "pad": 1,
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -114,8 +99,7 @@ class _Backwards(StmtExprMutator):
 def test_iterations_in_any_order(target, conv):
     known = conv(4, 7, (6, 6), (3, 3), 2, pad=1)
     func = schedule(known.func(), target, [Convolution()])
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.integers(-3, 4, shape).astype("float32") for shape in known.shapes())
+    x, k, y = (whole(*shape) for shape in known.shapes())
     other = y.copy()
     tir.interpret(func, x, k, y)
     tir.interpret(func.replace(body=_Backwards().visit(func.body)), x, k, other)
@@ -126,26 +110,15 @@ def test_iterations_in_any_order(target, conv):
 def test_whole_numbers_wrap_around(conv, size):
     """Products and sums of int32 are those of NumPy, which wrap around too."""
     known = conv(16, 16, size, (3, 3), dtype="int32")
-    arranged = schedule(known.func(), resolve("llvm"), [Convolution()])
-    assert arranged.attrs["tir.is_scheduled"]
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.integers(-(2**31), 2**31, shape).astype("int32") for shape in known.shapes())
-    build_module(arranged)["main"](x, k, y)
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))
-    np.testing.assert_array_equal(y, np.einsum("nchwij,ocij->nohw", windows, k))
+    run = Applied(Convolution(), known.func())
+    assert run.func.attrs["tir.is_scheduled"]
+    x, k = (anything(*shape, dtype="int32", seed=i) for i, shape in enumerate(known.shapes()[:2]))
+    run.computes(convolved(x, k), x, k)
 
 
 def test_the_number_of_threads_changes_nothing(conv, monkeypatch):
     known = conv(32, 64, (20, 20), (3, 3), pad=1)
-    kernel = build_module(schedule(known.func(), resolve("llvm"), [Convolution()]))["main"]
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    results = []
-    for threads in ("1", "2"):
-        monkeypatch.setenv("RELAX_NUM_THREADS", threads)
-        kernel(x, k, y)
-        results.append(y.copy())
-    np.testing.assert_array_equal(*results)
+    same_on_threads(monkeypatch, Applied(Convolution(), known.func()), *known.shapes())
 
 
 def test_others_are_left_alone(target, conv):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from applied import Applied
 
-from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax import te, topi
 from relax.schedules import schedule
 from relax.schedules.cpu import Nests
 from relax.schedules.cut_nests import with_cut_axes
 from relax.tir.nests import nest_of, root_of
+from support import numbers
 
 
 def group_norm(channels, groups, dtype, behind=None):
@@ -30,21 +33,21 @@ def expected(x, g, b, groups):
     return scaled.reshape(x.shape) * g[:, None, None] + b[:, None, None]
 
 
-def runs(func, target, x, g, b):
-    """The results of the arranged function: interpreted, and compiled."""
-    arranged = schedule(func, target, [Nests()])
-    tir.verify_well_formed(arranged)
-    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
-    for run in (lambda *args: tir.interpret(arranged, *args, reverse_parallel=True), compiled):
-        result = np.full(x.shape, 77, x.dtype)
-        run(x, g, b, result)
-        yield result.astype("float64")
+@cache
+def normalisation(channels, groups, dtype, target, behind=None):
+    """The arranged function: interpreted, and compiled."""
+    func = group_norm(channels, groups, dtype, behind)
+    return Applied(Nests(), func, target), Applied(Nests(), func)
+
+
+def results_of(runs, x, g, b):
+    return [run(x, g, b, np.full(x.shape, 77, x.dtype)).astype("float64") for run in runs]
 
 
 def data(n, channels, h, w, dtype):
-    generator = np.random.default_rng(0)
     return [
-        generator.standard_normal(shape).astype(dtype) for shape in ((n, channels, h, w), channels, channels)
+        numbers(*shape, dtype=dtype, seed=i)
+        for i, shape in enumerate(((n, channels, h, w), (channels,), (channels,)))
     ]
 
 
@@ -53,21 +56,21 @@ def data(n, channels, h, w, dtype):
 def test_group_norm(target, channels, groups, size):
     n, h, w = size
     x, g, b = data(n, channels, h, w, "float32")
-    for result in runs(group_norm(channels, groups, "float32"), target, x, g, b):
+    for result in results_of(normalisation(channels, groups, "float32", target), x, g, b):
         np.testing.assert_allclose(result, expected(x, g, b, groups), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-2), ("float64", 1e-9)])
 def test_dtypes(target, dtype, tolerance):
     x, g, b = data(2, 8, 5, 7, dtype)
-    for result in runs(group_norm(8, 2, dtype), target, x, g, b):
+    for result in results_of(normalisation(8, 2, dtype, target), x, g, b):
         np.testing.assert_allclose(result, expected(x, g, b, 2), tolerance, tolerance)
 
 
 def test_nan_and_infinity_stay_in_their_group(target):
     x, g, b = data(1, 6, 4, 5, "float32")
     x[0, 0, 1, 1], x[0, 2, 3, 4] = np.nan, np.inf
-    for result in runs(group_norm(6, 3, "float32"), target, x, g, b):
+    for result in results_of(normalisation(6, 3, "float32", target), x, g, b):
         assert np.isnan(result[0, :2]).all()
         assert np.isnan(result[0, 2, 3, 4])
         np.testing.assert_allclose(result[0, 4:], expected(x, g, b, 3)[0, 4:], 1e-4, 1e-4)
@@ -84,7 +87,7 @@ def test_groups_are_rows_of_one_loop(target):
 
 def test_relu_behind_group_norm(target):
     x, g, b = data(2, 8, 3, 7, "float32")
-    for result in runs(group_norm(8, 4, "float32", topi.nn.relu), target, x, g, b):
+    for result in results_of(normalisation(8, 4, "float32", target, topi.nn.relu), x, g, b):
         np.testing.assert_allclose(result, np.maximum(expected(x, g, b, 4), 0), 1e-4, 1e-4)
 
 

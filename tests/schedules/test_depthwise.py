@@ -16,57 +16,25 @@ from relax.schedules.cpu import Depthwise
 CASES = {
     "stride 1": {"ci": 8, "co": 8, "size": (7, 33), "kernel": (3, 3), "pad": 1, "groups": 8},
     "stride 2": {
-        "ci": 16,
-        "co": 16,
-        "size": (12, 15),
-        "kernel": (3, 3),
-        "n": 2,
-        "stride": 2,
-        "pad": 1,
-        "groups": 16,
+        "ci": 16, "co": 16, "size": (12, 15), "kernel": (3, 3), "n": 2, "stride": 2, "pad": 1, "groups": 16,
     },
     "two outputs to an input": {
-        "ci": 8,
-        "co": 16,
-        "size": (19, 40),
-        "kernel": (5, 3),
-        "stride": 3,
-        "pad": 2,
-        "dilation": 2,
-        "groups": 8,
+        "ci": 8, "co": 16, "size": (19, 40), "kernel": (5, 3), "stride": 3, "pad": 2, "dilation": 2, "groups": 8,
     },
     "a stride above that of shuffles": {
-        "ci": 4,
-        "co": 4,
-        "size": (43, 299),
-        "kernel": (3, 2),
-        "stride": 5,
-        "pad": 1,
-        "groups": 4,
+        "ci": 4, "co": 4, "size": (43, 299), "kernel": (3, 2), "stride": 5, "pad": 1, "groups": 4,
     },
     "taps too far apart for registers": {
-        "ci": 4,
-        "co": 4,
-        "size": (30, 20),
-        "kernel": (3, 3),
-        "pad": 10,
-        "dilation": 10,
-        "groups": 4,
+        "ci": 4, "co": 4, "size": (30, 20), "kernel": (3, 3), "pad": 10, "dilation": 10, "groups": 4,
     },
     "lines of half a vector": {"ci": 6, "co": 6, "size": (9, 8), "kernel": (5, 5), "pad": 2, "groups": 6},
     "lines of one more": {"ci": 6, "co": 6, "size": (9, 9), "kernel": (5, 5), "pad": 2, "groups": 6},
     "short lines, stride 2": {
-        "ci": 16,
-        "co": 16,
-        "size": (14, 13),
-        "kernel": (5, 5),
-        "stride": 2,
-        "pad": 2,
-        "groups": 16,
+        "ci": 16, "co": 16, "size": (14, 13), "kernel": (5, 5), "stride": 2, "pad": 2, "groups": 16,
     },
     "one dimension": {"ci": 6, "co": 6, "size": (300,), "kernel": (5,), "pad": 2, "groups": 6},
     "three dimensions": {"ci": 6, "co": 6, "size": (3, 5, 20), "kernel": (3, 2, 3), "pad": 1, "groups": 6},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

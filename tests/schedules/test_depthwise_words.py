@@ -5,15 +5,14 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from applied import DOTS, X86, Applied, whole
 
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Depthwise
+from support import interpreted
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
-DOTS = f"{X86} -mcpu=cooperlake"
-"""A machine with dot products of bfloat16."""
 BFLOAT = ml_dtypes.bfloat16
 LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
@@ -43,20 +42,16 @@ def convolution(size, kernel, stride=1, pad=0, outputs=1, behind=lambda y: y):
 
 def same(func, x, k, shape, dtype="float32"):
     """The loops for a machine with the instruction, interpreted, and those for this machine compute what `func` does."""
-    there, here = (schedule(func, resolve(name), [Depthwise()]) for name in (DOTS, "llvm"))
-    assert "T.dot_bf16" in there.script()
-    tir.verify_well_formed(there)
-    expected, interpreted, native = (np.full(shape, 77, dtype) for _ in range(3))
-    tir.interpret(func, x, k, expected)
-    tir.interpret(there, x, k, interpreted)
-    build_module(here)["main"](x, k, native)
-    np.testing.assert_array_equal(interpreted.astype("f4"), expected.astype("f4"))
-    np.testing.assert_array_equal(native.astype("f4"), expected.astype("f4"))
+    there, here = (Applied(Depthwise(), func, name) for name in (DOTS, "llvm"))
+    assert "T.dot_bf16" in there.func.script()
+    *_, expected = interpreted(func, x, k, np.full(shape, 77, dtype))
+    for run in (there, here):
+        found = run(x, k, np.full(shape, 77, dtype))
+        np.testing.assert_array_equal(found.astype("f4"), expected.astype("f4"))
 
 
 def numbers(*shape):
-    """Small whole numbers, whose sums are exact."""
-    return np.random.default_rng(sum(shape)).integers(-3, 4, shape).astype(BFLOAT)
+    return whole(*shape, dtype=BFLOAT, seed=sum(shape))
 
 
 @pytest.mark.parametrize("case", CASES)

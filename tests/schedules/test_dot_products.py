@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
+from applied import DOTS, TILES, X86, Applied, anything, whole_or_anything
 
 from relax import te, tir
 from relax.codegen import build_module, resolve
@@ -12,12 +12,11 @@ from relax.schedules import schedule
 from relax.schedules.cpu import DotProduct
 from relax.schedules.cpu.words import Words
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
 TARGETS = {
-    "vpdpbusd": f"{X86} -mcpu=cooperlake",
+    "vpdpbusd": DOTS,
     "pairs of int16": f"{X86} -mcpu=x86-64-v3",
     "sdot": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76",
-    "tiles": f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16",
+    "tiles": TILES,
 }
 
 
@@ -39,50 +38,16 @@ def product(m, k, n, left, right, batch=(), turned_left=False, turned_right=Fals
     return te.create_prim_func([a, b, result])
 
 
-def numbers(shape, dtype, seed=0):
-    """All bytes there are; of bfloat16 small whole numbers, whose sums are exact."""
-    generator = np.random.default_rng(seed)
-    if dtype == "bfloat16":
-        return generator.integers(-3, 4, shape).astype(ml_dtypes.bfloat16)
-    info = np.iinfo(dtype)
-    return generator.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
-
-
 def check(
-    func,
-    target,
-    m,
-    k,
-    n,
-    left,
-    right,
-    batch=(),
-    turned_left=False,
-    turned_right=False,
-    known=False,
-    native=False,
-):
+    func, target, m, k, n, left, right, batch=(), turned_left=False, turned_right=False, known=False
+):  # fmt: skip
     """The rule's function computes the product: in the interpreter, or compiled for this machine."""
-    a, b = numbers((*batch, m, k), left), numbers((*batch, k, n), right, 1)
+    a, b = whole_or_anything((*batch, m, k), left), whole_or_anything((*batch, k, n), right, 1)
     sums = np.float32 if left == "bfloat16" else np.int64
     expected = (a.astype(sums) @ b.astype(sums)).astype("float32" if left == "bfloat16" else "int32")
     a = np.ascontiguousarray(np.swapaxes(a, -1, -2) if turned_left else a)
     b = np.ascontiguousarray(np.swapaxes(b, -1, -2) if turned_right else b)
-    if known:
-        packed = DotProduct().pack(func, target, [1])
-        assert packed is not None
-        arranged, b = packed.func, np.ascontiguousarray(packed.packings[1](b))
-    else:
-        arranged = schedule(func, target, [DotProduct()])
-        assert schedule(arranged, target, [DotProduct()]) is arranged
-    assert arranged is not func
-    tir.verify_well_formed(arranged)
-    result = np.full(expected.shape, 77, expected.dtype)
-    if native:
-        build_module(arranged)["main"](a, b, result)
-    else:
-        tir.interpret(arranged, a, b, result, reverse_parallel=True)
-    np.testing.assert_array_equal(result, expected)
+    Applied(DotProduct(), func, target, known=[1] * known).computes(expected, a, b)
 
 
 @pytest.mark.parametrize(
@@ -97,20 +62,20 @@ def check(
 )
 def test_bytes(name, left, right, known):
     """13 rows are three register tiles, 22 columns two vectors, 30 numbers no whole words."""
-    check(product(13, 30, 22, left, right), resolve(TARGETS[name]), 13, 30, 22, left, right, known=known)
+    check(product(13, 30, 22, left, right), TARGETS[name], 13, 30, 22, left, right, known=known)
 
 
 @pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
 def test_bytes_on_this_machine(left, right):
     func = product(35, 100, 70, left, right)
-    check(func, resolve("llvm"), 35, 100, 70, left, right, native=True)
-    check(func, resolve("llvm"), 35, 100, 70, left, right, known=True, native=True)
+    check(func, "llvm", 35, 100, 70, left, right)
+    check(func, "llvm", 35, 100, 70, left, right, known=True)
 
 
 @pytest.mark.parametrize(("name", "known"), [("vpdpbusd", True), ("tiles", False)])
 def test_bfloat16(name, known):
     func = product(13, 29, 24, "bfloat16", "bfloat16")
-    check(func, resolve(TARGETS[name]), 13, 29, 24, "bfloat16", "bfloat16", known=known)
+    check(func, TARGETS[name], 13, 29, 24, "bfloat16", "bfloat16", known=known)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
@@ -123,7 +88,7 @@ def test_sizes_that_are_not_known(dtype):
         return
     compiled = build_module(arranged)["main"]
     for sizes in ((0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (7, 63, 65), (33, 64, 64)):
-        a, b = numbers(sizes[:2], dtype), numbers(sizes[1:], dtype, 1)
+        a, b = whole_or_anything(sizes[:2], dtype), whole_or_anything(sizes[1:], dtype, 1)
         expected = a.astype("float64") @ b.astype("float64")
         result = np.full((sizes[0], sizes[2]), 77, "float32" if dtype == "bfloat16" else "int32")
         compiled(a, b, result)
@@ -135,7 +100,7 @@ def test_transposed_operands_and_batches(turned_left, turned_right):
     for batch, dtype in (((), "int8"), ((2,), "uint8")):
         options = {"batch": batch, "turned_left": turned_left, "turned_right": turned_right}
         func = product(9, 70, 40, dtype, "int8", **options)
-        check(func, resolve("llvm"), 9, 70, 40, dtype, "int8", **options, native=True)
+        check(func, "llvm", 9, 70, 40, dtype, "int8", **options)
 
 
 def test_what_is_made_of_sums_is_part_of_the_store(target):
@@ -146,7 +111,7 @@ def test_what_is_made_of_sums_is_part_of_the_store(target):
     packed = DotProduct().pack(func, target, [1])
     assert packed is not None
     assert "C = T.alloc_buffer" not in packed.func.script()
-    a, b = numbers((5, 64), "uint8"), numbers((64, 40), "int8", 1)
+    a, b = anything(5, 64, dtype="uint8"), anything(64, 40, dtype="int8", seed=1)
     result = np.zeros((5, 40), "int8")
     tir.interpret(packed.func, a, packed.packings[1](b), result)
     expected = np.clip(a.astype("int64") @ b.astype("int64") // 64, -128, 127)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied, convolved, same_on_threads, whole
 
 from relax import te, tir
-from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, FewChannels
 
@@ -29,80 +29,51 @@ CASES = {
 
 
 def packed(known, target, *behind):
-    """The function of a convolution whose weights are known, and their packing."""
-    result = FewChannels().pack(known.func(*behind), target, [1])
-    assert result is not None
-    tir.verify_well_formed(result.func)
-    return result.func, result.packings[1]
+    """The convolution with packed weights."""
+    return Applied(FewChannels(), known.func(*behind), target, known=[1])
 
 
-def integers(shapes, dtype="float32"):
-    """Small integers, so that sums are exact in any order; the last array, the result, is full of rubbish."""
-    generator = np.random.default_rng(0)
-    arrays = [generator.integers(-3, 4, shape).astype(dtype) for shape in shapes]
-    arrays[-1][...] = 77
-    return arrays
-
-
-def expected(known, x, k):
-    """The convolution as NumPy computes it."""
-    axes = x.ndim - 2
-    pads = (known.pad,) * axes if isinstance(known.pad, int) else known.pad
-    padded = np.pad(x, [(0, 0)] * 2 + [(pad, pad) for pad in pads])
-    if any(size < taps for size, taps in zip(padded.shape[2:], known.kernel, strict=True)):
-        return np.zeros((x.shape[0], k.shape[0], *[0] * axes), x.dtype)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, known.kernel, tuple(range(2, 2 + axes)))
-    windows = windows[(slice(None),) * 2 + (slice(None, None, known.stride),) * axes]
-    return np.einsum("ncwi,oci->now" if axes == 1 else "nchwij,ocij->nohw", windows, k, optimize=True)
-
-
-def check(known, packing, run, *size):
+def check(known, run, *size):
     """Run a function and compare."""
-    x, k, y = integers(known.shapes(*size), known.dtype)
-    run(x, np.ascontiguousarray(packing(k)), y)
-    if y.size:
-        np.testing.assert_array_equal(y, expected(known, x, k))
+    x, k = (whole(*shape, dtype=known.dtype, seed=i) for i, shape in enumerate(known.shapes(*size)[:2]))
+    run.computes(convolved(x, k, known.stride, known.pad), x, k)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_known_sizes(conv, target, case):
     known = conv(**CASES[case])
-    func, packing = packed(known, target)
-    check(known, packing, lambda *args: tir.interpret(func, *args, reverse_parallel=True))
-    func, packing = packed(known, resolve("llvm"))
-    check(known, packing, build_module(func)["main"])
+    for machine in (target, "llvm"):
+        check(known, packed(known, machine))
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_one_kernel_for_all_sizes(conv, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(3, 10, (h, w), (3, 3), n, stride, 1)
-    func, packing = packed(unknown, resolve("llvm"))
-    kernel = build_module(func)["main"]
+    run = packed(unknown, "llvm")
     sizes = [
         (1, (1, 1)), (2, (5, 7)), (0, (4, 4)), (1, (0, 3)), (1, (3, 0)), (1, (3, 16)), (1, (2, 65)), (3, (9, 63)),
         (1, (115, 15)), (1, (60, 257)),
     ]  # fmt: skip
     for size in sizes:
-        check(unknown, packing, kernel, *size)
+        check(unknown, run, *size)
 
 
 def test_lines_of_any_length(conv):
     n, w = (te.var(name, "int64") for name in "nw")
     unknown = conv(2, 5, (w,), (3,), n, 2)
-    func, packing = packed(unknown, resolve("llvm"))
-    kernel = build_module(func)["main"]
+    run = packed(unknown, "llvm")
     for batch, length in ((1, 1), (2, 7), (0, 4), (1, 3), (3, 64), (1, 130)):
-        check(unknown, packing, kernel, batch, (length,))
+        check(unknown, run, batch, (length,))
 
 
 def test_narrow_vectors_and_few_registers(conv):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(3, 7, (h, w), (3, 2), n, 2, 1)
     for cpu in ("x86-64", "haswell"):
-        func, packing = packed(unknown, resolve(f"llvm -mcpu={cpu}"))
+        run = packed(unknown, f"llvm -mcpu={cpu}")
         for size in ((1, (1, 1)), (2, (3, 2)), (0, (4, 4)), (1, (4, 37))):
-            check(unknown, packing, lambda *args, func=func: tir.interpret(func, *args), *size)
+            check(unknown, run, *size)
 
 
 def test_what_stands_behind_is_computed_as_results_are_stored(conv):
@@ -114,38 +85,28 @@ def test_what_stands_behind_is_computed_as_results_are_stored(conv):
         return te.compute(y.shape, formula, "scaled")
 
     known = conv(3, 10, (9, 40), (3, 3), stride=2, pad=1)
-    func, packing = packed(known, resolve("llvm"), scaled)
-    assert "conv2d = T.alloc_buffer" not in func.script()
-    x, k, y = integers(known.shapes())
-    build_module(func)["main"](x, np.ascontiguousarray(packing(k)), y)
+    run = packed(known, "llvm", scaled)
+    assert "conv2d = T.alloc_buffer" not in run.func.script()
+    x, k, y = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes()))
     channels = np.arange(10, dtype="float32")[:, None, None]
-    result = np.maximum(expected(known, x, k) / np.sqrt(channels + 1) + channels, 0)
-    np.testing.assert_allclose(y, result, rtol=1e-6, atol=1e-5)
+    result = np.maximum(convolved(x, k, 2, 1) / np.sqrt(channels + 1) + channels, 0)
+    np.testing.assert_allclose(run(x, k, y), result, rtol=1e-6, atol=1e-5)
 
 
 def test_a_number_that_is_none_stays_in_its_windows(conv):
     known = conv(3, 6, (8, 40), (3, 3), stride=2, pad=1)
-    func, packing = packed(known, resolve("llvm"))
-    x, k, y = integers(known.shapes())
+    x, k = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes()[:2]))
     x[0, 1, 3, 20], x[0, 2, 7, 39], k[k == 0] = np.nan, np.inf, 1
-    build_module(func)["main"](x, np.ascontiguousarray(packing(k)), y)
-    np.testing.assert_array_equal(y, expected(known, x, k))
-    assert np.isnan(y).sum() == 2 * 6
-    assert np.isinf(y).sum() == 6
+    with np.errstate(invalid="ignore"):
+        expected = convolved(x, k, 2, 1)
+    assert np.isnan(expected).sum() == 2 * 6
+    assert np.isinf(expected).sum() == 6
+    packed(known, "llvm").computes(expected, x, k)
 
 
 def test_the_number_of_threads_changes_nothing(conv, monkeypatch):
     known = conv(3, 16, (60, 60), (3, 3), stride=2, pad=1)
-    func, packing = packed(known, resolve("llvm"))
-    kernel = build_module(func)["main"]
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    results = []
-    for threads in ("1", "2"):
-        monkeypatch.setenv("RELAX_NUM_THREADS", threads)
-        kernel(x, np.ascontiguousarray(packing(k)), y)
-        results.append(y.copy())
-    np.testing.assert_array_equal(*results)
+    same_on_threads(monkeypatch, packed(known, "llvm"), *known.shapes())
 
 
 def test_others_are_left_alone(target, conv):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
 import numpy as np
 import pytest
+from applied import Applied
 
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
 from relax.prim import Select, const
 from relax.schedules import schedule
 from relax.schedules.cpu import Nests, first_extremes
+from support import numbers
 
 REDUCTIONS = {"argmax": topi.argmax, "argmin": topi.argmin}
 
@@ -26,15 +27,15 @@ def is_recognised(func, target):
     return " as best:" in script or " best = T.allocate" in script
 
 
-def runs(func, target, data, size):
-    """The results of the arranged function: interpreted, and compiled."""
-    arranged = schedule(func, target, [Nests()])
-    tir.verify_well_formed(arranged)
-    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
-    for run in (lambda *args: tir.interpret(arranged, *args, reverse_parallel=True), compiled):
-        result = np.full(size, 77, "int64")
-        run(data, result)
-        yield result
+def runs_of(func, target):
+    """The arranged function: interpreted, and compiled."""
+    return Applied(Nests(), func, target), Applied(Nests(), func)
+
+
+def check(runs, name, data, axis):
+    result = expected(name, data, axis).astype("int64")
+    for run in runs:
+        run.computes(result, data)
 
 
 def expected(name, data, axis):
@@ -53,10 +54,9 @@ def test_sizes(target, name, axis):
     """Few different values: the first of equals."""
     func = func_of(name, "float32", axis)
     assert is_recognised(func, target)
-    for n, m in SIZES:
-        data = np.random.default_rng(0).integers(-2, 3, (n, m)).astype("float32")
-        for result in runs(func, target, data, data.shape[1 - axis]):
-            np.testing.assert_array_equal(result, expected(name, data, axis), f"{n} x {m}")
+    runs = runs_of(func, target)
+    for size in SIZES:
+        check(runs, name, numbers(*size, dtype="int8", low=-2, high=3).astype("float32"), axis)
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -67,10 +67,12 @@ def test_one_row(target, shape, name):
     x = te.placeholder(dims, "float32", "X")
     func = te.create_prim_func([x, REDUCTIONS[name](x, axis=0 if len(shape) == 1 else None)])
     assert shape != (1024,) or is_recognised(func, target)
+    runs = runs_of(func, target)
     for size in (0, 1, 17, 2053) if shape == ("n",) else (np.prod(shape),):
-        data = np.random.default_rng(0).integers(-2, 3, size).astype("float32")
-        for result in runs(func, target, data.reshape([size] if shape == ("n",) else shape), ()):
-            assert result == expected(name, data[:, None], 0)
+        data = numbers(size, dtype="int8", low=-2, high=3).astype("float32")
+        place = np.asarray(expected(name, data[:, None], 0)[0], "int64")
+        for run in runs:
+            run.computes(place, data.reshape([size] if shape == ("n",) else shape))
 
 
 @pytest.mark.parametrize(("name", "axis"), [("argmax", 0), ("argmin", 1)])
@@ -79,8 +81,7 @@ def test_dtypes(target, dtype, name, axis):
     func = func_of(name, dtype, axis)
     assert is_recognised(func, target)
     data = np.random.default_rng(0).integers(0, 100, (70, 90)).astype(dtype)
-    for result in runs(func, target, data, data.shape[1 - axis]):
-        np.testing.assert_array_equal(result, expected(name, data, axis))
+    check(runs_of(func, target), name, data, axis)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -91,35 +92,32 @@ def test_values_at_the_ends(target, name, axis):
     data[3, 20] = data[3, 90] = data[30, 20] = data[39, 149] = data[0, 0] = np.nan
     data[5], data[6], data[7, 77], data[8, 78] = -np.inf, np.inf, np.inf, -np.inf
     data[9, 10], data[9, 5], data[9, 60:] = 0.0, -0.0, -0.0
-    for array in (data if axis else np.ascontiguousarray(data.T),):
-        for result in runs(func_of(name, "float32", axis), target, array, 40):
-            np.testing.assert_array_equal(result, expected(name, array, axis))
+    array = data if axis else np.ascontiguousarray(data.T)
+    check(runs_of(func_of(name, "float32", axis), target), name, array, axis)
     for dtype in ("int8", "int64"):
         ends = np.iinfo(dtype)
-        numbers = np.full((3, 40), ends.min if name == "argmax" else ends.max, dtype)
-        numbers[1, 30] = ends.max if name == "argmax" else ends.min
-        array = numbers if axis else np.ascontiguousarray(numbers.T)
-        for result in runs(func_of(name, dtype, axis), target, array, 3):
-            np.testing.assert_array_equal(result, [0, 30, 0])
+        values = np.full((3, 40), ends.min if name == "argmax" else ends.max, dtype)
+        values[1, 30] = ends.max if name == "argmax" else ends.min
+        array = values if axis else np.ascontiguousarray(values.T)
+        for run in runs_of(func_of(name, dtype, axis), target):
+            run.computes(np.array([0, 30, 0]), array)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_bools(target, name, axis):
     """The first true, or the first false."""
-    for n, m in SIZES:
-        data = np.random.default_rng(1).random((n, m)) > 0.7
-        for result in runs(func_of(name, "bool", axis), target, data, data.shape[1 - axis]):
-            np.testing.assert_array_equal(result, expected(name, data, axis), f"{n} x {m}")
+    runs = runs_of(func_of(name, "bool", axis), target)
+    for size in SIZES:
+        check(runs, name, np.random.default_rng(1).random(size) > 0.7, axis)
 
 
 def test_places_beyond_a_piece(target, monkeypatch):
     """Numbers of 32 bits are those within a piece."""
     monkeypatch.setattr(first_extremes, "PIECE", 8)
+    runs = runs_of(func_of("argmax", "float32", 0), target)
     for n in (0, 1, 7, 8, 9, 30):
-        data = np.random.default_rng(n).integers(0, 5, (n, 20)).astype("float32")
-        for result in runs(func_of("argmax", "float32", 0), target, data, 20):
-            np.testing.assert_array_equal(result, expected("argmax", data, 0))
+        check(runs, "argmax", numbers(n, 20, dtype="int8", low=0, high=5).astype("float32"), 0)
 
 
 def selection(keep, index=lambda k: k, value=lambda v: v):
@@ -155,8 +153,8 @@ def test_what_is_computed_of_elements(target):
     assert is_recognised(func, target)
     data = np.random.default_rng(0).standard_normal((80, 90)).astype("float32")
     data[3, 4] = np.nan
-    for result in runs(func, target, data, 80):
-        np.testing.assert_array_equal(result, np.abs(data).argmax(1))
+    for run in runs_of(func, target):
+        run.computes(np.abs(data).argmax(1), data)
 
 
 @pytest.mark.parametrize("func", [selection(last), selection(first), selection(first, lambda k: 89 - k)])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied
 
 from relax import te, topi
-from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Nests
+from support import numbers
 
 
 def function(operation, rows, elements):
@@ -42,9 +43,7 @@ def test_any_number_of_elements(same, reduction):
 @pytest.mark.parametrize("elements", [1, 16, 17, 1000, 4090])
 def test_softmax_of_any_length(elements):
     func = function(lambda x: topi.nn.softmax(x, axis=1), te.var("n", "int64"), elements)
-    kernel = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
-    data = np.random.default_rng(0).standard_normal((3, elements)).astype("float32")
-    result = np.full_like(data, 77)
-    kernel(data, result)
+    data = numbers(3, elements)
+    result = Applied(Nests(), func)(data, np.full_like(data, 77))
     expected = np.exp(data.astype("float64"))
     np.testing.assert_allclose(result, expected / expected.sum(axis=1, keepdims=True), 1e-5)

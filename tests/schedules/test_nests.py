@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
+from applied import Applied
 
 from relax import te, tir, topi
 from relax.codegen import build_module, resolve
 from relax.runtime import num_threads, set_num_threads
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Nests
+from support import PLAIN_LOOPS, same
 
 
 def placeholder(*shape, dtype="float32", name="X"):
@@ -25,25 +29,19 @@ def sizes(*names):
     return tuple(te.var(name, "int64") for name in names)
 
 
+@lru_cache(maxsize=4)
+def runs_of(func, target):
+    """The function as it is written, compiled; and as the rule arranges it, interpreted and compiled."""
+    plain = build_module(func, PLAIN_LOOPS)["main"]
+    return plain, Applied(Nests(), func, target), Applied(Nests(), func)
+
+
 def check(func, target, *inputs, outputs, tolerance=1e-5):
     """The rule's result, interpreted and compiled on one and two threads, computes what the function does."""
-    arranged = schedule(func, target, [Nests()])
-    assert arranged is not func
-    tir.verify_well_formed(arranged)
-    here = schedule(func, resolve("llvm"), [Nests()])
-    results = []
-    for run in (
-        build_module(func)["main"],
-        lambda *args: tir.interpret(arranged, *args),
-        build_module(here)["main"],
-    ):
-        given = [np.full(shape, 77, dtype) for shape, dtype in outputs]
-        run(*inputs, *given)
-        results.append(given)
-    expected, *others = results
-    for other in others:
-        for a, b in zip(other, expected, strict=True):
-            np.testing.assert_allclose(a.astype("float64"), b.astype("float64"), tolerance, tolerance)
+    expected, *others = ([np.full(shape, 77, dtype) for shape, dtype in outputs] for _ in range(3))
+    for run, results in zip(runs_of(func, target), (expected, *others), strict=True):
+        run(*inputs, *results)
+        same(results, expected, tolerance, tolerance)
 
 
 def numbers(*shape, dtype="float32"):
@@ -126,9 +124,8 @@ def test_indices_out_of_range_are_errors(target):
     x, at = placeholder(50, 64), placeholder(30, dtype="int64", name="I")
     func = func_of(topi.take(x, at, axis=0), x, at)
     check(func, target, numbers(50, 64), np.arange(30) - 10, outputs=[((30, 64), "float32")])
-    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
     with pytest.raises(IndexError):
-        compiled(numbers(50, 64), np.full(30, 50), np.zeros((30, 64), "float32"))
+        Applied(Nests(), func)(numbers(50, 64), np.full(30, 50), np.zeros((30, 64), "float32"))
 
 
 def test_padding_and_concatenation(target):
@@ -330,13 +327,8 @@ def test_dtypes_of_reductions(target, dtype):
     x = placeholder(30, 70, dtype=dtype)
     for reduction in (topi.sum, topi.max):
         output = reduction(x, axis=1)
-        check(
-            func_of(output, x),
-            target,
-            numbers(30, 70, dtype=dtype),
-            outputs=[((30,), str(output.dtype))],
-            tolerance=1e-2,
-        )
+        given, outputs = numbers(30, 70, dtype=dtype), [((30,), str(output.dtype))]
+        check(func_of(output, x), target, given, outputs=outputs, tolerance=1e-2)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -346,14 +338,8 @@ def test_first_of_equals_and_first_nan(target, reduction, axis):
     data[3, 20] = data[7, 2] = data[7, 40] = data[30, 2] = np.nan
     x = placeholder(60, 50)
     func = func_of(reduction(x, axis=axis), x)
-    expected = getattr(np, reduction.__name__)(data, axis=axis)
-    for run in (
-        lambda *args: tir.interpret(schedule(func, target, [Nests()]), *args),
-        build_module(schedule(func, resolve("llvm"), [Nests()]))["main"],
-    ):
-        result = np.zeros(expected.shape, "int64")
-        run(data, result)
-        np.testing.assert_array_equal(result, expected)
+    for machine in (target, "llvm"):
+        Applied(Nests(), func, machine).computes(getattr(np, reduction.__name__)(data, axis=axis), data)
 
 
 @pytest.mark.parametrize("reduction", [topi.max, topi.min], ids=lambda f: f.__name__)
@@ -363,9 +349,7 @@ def test_nan_comes_through(target, reduction):
     data[7, 33], data[8, 33] = np.inf, -np.inf
     x = placeholder(40, 70)
     func = func_of(reduction(x, axis=1), x)
-    result = np.zeros(40, "float32")
-    build_module(schedule(func, resolve("llvm"), [Nests()]))["main"](data, result)
-    np.testing.assert_array_equal(result, getattr(np, reduction.__name__)(data, axis=1))
+    Applied(Nests(), func).computes(getattr(np, reduction.__name__)(data, axis=1), data)
 
 
 def test_few_rows_are_reduced_in_parts(target):
@@ -438,16 +422,14 @@ def test_few_elements_much_greater_than_the_others(target, length, axis):
     """The others show in the logarithm of one that is alone; of two, each is a half."""
     x = placeholder(*sizes("n", "m"))
     func = func_of(topi.nn.log_softmax(x, axis), x)
-    arranged = schedule(func, target, [Nests()])
-    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
+    runs = Applied(Nests(), func), Applied(Nests(), func, target)
     for place in {0, 1, length // 2, length - 1}:
         rows = np.zeros((2, length), "float32")
         rows[:, place] = 30
         rows[1, (place + 1) % length] = 30
         given = rows if axis else np.ascontiguousarray(rows.T)
-        for call in (compiled, lambda *args: tir.interpret(arranged, *args)):
-            found = np.full(given.shape, 77, "float32")
-            call(given, found)
+        for run in runs:
+            found = run(given, np.full(given.shape, 77, "float32"))
             alone, one_of_two = found[:, place] if axis else found[place]
             np.testing.assert_allclose(alone, -(length - 1) * np.exp(-30.0), rtol=1e-6)
             np.testing.assert_allclose(one_of_two, -np.log(2.0), rtol=1e-7)

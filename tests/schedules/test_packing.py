@@ -6,10 +6,10 @@ import logging
 
 import numpy as np
 import pytest
+from applied import Applied
 
 import relax
 from relax import te, tir
-from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.rewrite import bindings_in
 from relax.runtime.tensor import tensor_under
@@ -115,76 +115,59 @@ def test_a_product_of_packed_panels(target, n, transposed):
     func = te.create_prim_func([a, b, te.compute(
         (m, n), lambda i, j: te.sum(a[i, axis] * (b[j, axis] if transposed else b[axis, j]), axis=axis), "C")])  # fmt: skip
     weights = integers(k, n)
-    for machine in (target, resolve("llvm")):
-        packed = Product().pack(func, machine, (1,))
-        panels = packed.packings[1](weights.T if transposed else weights)
+    for machine in (target, "llvm"):
+        run = Applied(Product(), func, machine, known=[1])
         for rows in (0, 1, 7):
-            x, result = integers(rows, k), np.full((rows, n), 77, "float32")
-            if machine is target:
-                tir.interpret(packed.func, x, panels, result, reverse_parallel=True)
-            else:
-                build_module(packed.func)["main"](x, panels, result)
-            np.testing.assert_array_equal(result, x @ weights)
+            x = integers(rows, k)
+            run.computes(x @ weights, x, weights.T if transposed else weights)
 
 
-def packed_product(rows, k, n, machine):
-    """A product with packed weights, and their panels."""
+def packed_product(rows, k, n, machine="llvm"):
+    """A product with packed weights."""
     a, b = te.placeholder((rows, k), name="A"), te.placeholder((k, n), name="B")
     axis = te.reduce_axis((0, k), "k")
     func = te.create_prim_func(
         [a, b, te.compute((rows, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), "C")]
     )
-    packed = Product().pack(func, machine, (1,))
-    return packed.func, packed.packings[1](integers(k, n))
+    return Applied(Product(), func, machine, known=[1])
+
+
+def check(run, rows, k, n):
+    x, weights = integers(rows, k), integers(k, n)
+    run.computes(x @ weights, x, weights)
 
 
 @pytest.mark.parametrize(("k", "n"), [(192, 70), (64, 16)])
 def test_few_rows_ask_for_nothing_that_the_processor_foresees(target, k, n):
-    func, panels = packed_product(te.var("m", "int64"), k, n, target)
-    text = func.script()
-    assert "T.prefetch(panel[k + " not in text
-    kernel = build_module(packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[0])["main"]
-    host_panels = packed_product(te.var("m", "int64"), k, n, resolve("llvm"))[1]
+    interpreted, compiled = (packed_product(te.var("m", "int64"), k, n, to) for to in (target, "llvm"))
+    assert "T.prefetch(panel[k + " not in interpreted.func.script()
     for rows in range(27):
-        x, result = integers(rows, k), np.full((rows, n), 77, "float32")
-        kernel(x, host_panels, result)
-        np.testing.assert_array_equal(result, x @ integers(k, n))
+        check(compiled, rows, k, n)
         if rows in (3, 8, 13) and n == 16:
-            result[:] = 77
-            tir.interpret(func, x, panels, result, reverse_parallel=True)
-            np.testing.assert_array_equal(result, x @ integers(k, n))
+            check(interpreted, rows, k, n)
 
 
 def test_blocks_that_no_size_divides_are_nearly_equal(target):
     """A quarter of the second-level cache of 512 KiB has room for 512 rows of a panel."""
-    func, panels = packed_product(3, 1031, 64, target)
-    assert "for ko in range(T.int64(3)):" in func.script()
-    assert "T.min(344, 1031 - ko * 344)" in func.script()
-    x, result = integers(3, 1031), np.full((3, 64), 77, "float32")
-    tir.interpret(func, x, panels, result)
-    np.testing.assert_array_equal(result, x @ integers(1031, 64))
+    run = packed_product(3, 1031, 64, target)
+    assert "for ko in range(T.int64(3)):" in run.func.script()
+    assert "T.min(344, 1031 - ko * 344)" in run.func.script()
+    check(run, 3, 1031, 64)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 7, 9, 14])
 def test_a_known_number_of_few_rows(target, rows):
-    asked = [
-        line for line in packed_product(rows, 192, 70, target)[0].script().splitlines() if "prefetch" in line
-    ]
+    text = packed_product(rows, 192, 70, target).func.script()
+    asked = [line for line in text.splitlines() if "prefetch" in line]
     assert [sum("k + " in line for line in asked), sum("io" in line for line in asked)] == {
         1: [0, 0], 3: [0, 0], 5: [0, 0], 7: [0, 8], 9: [0, 8], 14: [0, 8]}[rows]  # fmt: skip
-    func, panels = packed_product(rows, 192, 70, resolve("llvm"))
-    x, result = integers(rows, 192), np.full((rows, 70), 77, "float32")
-    build_module(func)["main"](x, panels, result)
-    np.testing.assert_array_equal(result, x @ integers(192, 70))
+    check(packed_product(rows, 192, 70), rows, 192, 70)
 
 
 def test_rows_that_do_not_fit_the_second_level_cache_are_groups():
-    machine = resolve("llvm -l2-cache=1024")
-    func, panels = packed_product(61, 10, 16, machine)
-    assert "for task in T.parallel(T.int64(3))" in func.script()
-    x, result = integers(61, 10), np.full((61, 16), 77, "float32")
-    build_module(func)["main"](x, panels, result)
-    np.testing.assert_array_equal(result, x @ integers(10, 16))
+    run = packed_product(61, 10, 16, "llvm -l2-cache=1024")
+    assert "for task in T.parallel(T.int64(3))" in run.func.script()
+    check(run, 61, 10, 16)
 
 
 def test_batches_of_weights(target):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied, convolved, same_on_threads, whole
 
 import relax
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.ir import IRModule
 from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
 from relax.schedules.cpu import RULES, Pointwise
@@ -16,6 +17,7 @@ from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.pixels import WeightBlocks
 from relax.schedules.cpu.pointwise_tiles import even_tiles
 from relax.script import relax as R
+from support import nodes, numbers
 
 CASES = {
     "whole tiles": {"ci": 8, "co": 24, "size": (8, 16)},
@@ -38,34 +40,20 @@ def unit(conv, **case):
 
 
 def packed(func, target):
-    """The function for weights that are known, and its packing."""
-    result = Pointwise().pack(func, target, [1])
-    assert result is not None
+    """The function with packed weights."""
+    result = Applied(Pointwise(), func, target, known=[1])
     assert list(result.packings) == [1]
-    return result.func, result.packings[1]
-
-
-def computed(x, w, stride=1):
-    """The convolution by NumPy."""
-    pixels = x[(slice(None), slice(None), *[slice(None, None, stride)] * (x.ndim - 2))]
-    return np.einsum("oc,nc...->no...", w.reshape(w.shape[:2]), pixels)
+    return result
 
 
 def same_packed(target, func, behind, *shapes, stride=1, dtype="float32"):
     """The function for packed weights computes what NumPy does and `behind` makes of it, interpreted and compiled."""
-    arranged, packing = packed(func, target)
-    tir.verify_well_formed(arranged)
-    here, packing_here = packed(func, resolve("llvm"))
-    compiled = build_module(here)["main"]
-    generator = np.random.default_rng(0)
+    runs = packed(func, target), packed(func, "llvm")
     for given in shapes:
-        x, w, *rest, result = (generator.integers(-3, 4, shape).astype(dtype) for shape in given)
-        expected = behind(computed(x, w, stride), *rest)
-        tir.interpret(arranged, x, np.ascontiguousarray(packing(w)), *rest, result, reverse_parallel=True)
-        np.testing.assert_array_equal(result, expected)
-        result[...] = 77
-        compiled(x, np.ascontiguousarray(packing_here(w)), *rest, result)
-        np.testing.assert_array_equal(result, expected)
+        x, w, *rest = (whole(*shape, dtype=dtype, seed=i) for i, shape in enumerate(given[:-1]))
+        expected = behind(convolved(x, w, stride), *rest)
+        for run in runs:
+            run.computes(expected, x, w, *rest)
 
 
 def itself(y):
@@ -120,11 +108,8 @@ def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along,
     """Also chunks that do not fill vectors, of images that do: 144 pixels are two chunks of 72."""
     form(along)
     known = unit(conv, ci=200, co=70, size=size, stride=stride)
-    func, packing = packed(known.func(), resolve("llvm"))
-    generator = np.random.default_rng(0)
-    x, w, y = (generator.integers(-3, 4, shape).astype("float32") for shape in known.shapes())
-    build_module(func)["main"](x, np.ascontiguousarray(packing(w)), y)
-    np.testing.assert_array_equal(y, computed(x, w, stride))
+    x, w = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes()[:2]))
+    packed(known.func(), "llvm").computes(convolved(x, w, stride), x, w)
 
 
 def test_tiles_of_two_heights_have_no_empty_rows_from_some_pixels_on():
@@ -174,16 +159,10 @@ def test_each_number_of_pixels(conv, form, along, ci, co):
     form(along)
     n, w = te.var("n", "int64"), te.var("w", "int64")
     unknown = unit(conv, ci=ci, co=co, size=(w,), n=n)
-    func, packing = packed(unknown.func(), resolve("llvm"))
-    compiled = build_module(func)["main"]
-    generator = np.random.default_rng(0)
-    weights = generator.integers(-3, 4, (co, ci, 1)).astype("float32")
-    blocks = np.ascontiguousarray(packing(weights))
+    run, weights = packed(unknown.func(), "llvm"), whole(co, ci, 1)
     for pixels in (*range(70), *range(94, 102), *range(125, 131), 255, 256, 257, 511, 513, 1100):
-        x = generator.integers(-3, 4, (2, ci, pixels)).astype("float32")
-        y = np.full((2, co, pixels), 77, "float32")
-        compiled(x, blocks, y)
-        np.testing.assert_array_equal(y, computed(x, weights), err_msg=f"{pixels} pixels")
+        x = whole(2, ci, pixels, seed=pixels)
+        run.computes(convolved(x, weights), x, weights)
 
 
 @pytest.mark.parametrize("along", ["pixels", "channels"])
@@ -197,18 +176,13 @@ def test_functions_of_results(target, conv, form, along):
         return unknown.func(lambda y: te.compute(y.shape, lambda *at: formula(y[at]), "made"))
 
     exponentials = func(tir.exp)
-    assert ("tir.own_function" in packed(exponentials, target)[0].script()) == (along == "pixels")
-    assert "tir.own_function" not in packed(func(lambda y: y * 2.0), target)[0].script()
-    arranged, packing = packed(exponentials, resolve("llvm"))
-    compiled = build_module(arranged)["main"]
-    generator = np.random.default_rng(0)
-    weights = 0.1 * generator.standard_normal((20, 9, 1)).astype("float32")
-    blocks = np.ascontiguousarray(packing(weights))
+    assert ("tir.own_function" in packed(exponentials, target).func.script()) == (along == "pixels")
+    assert "tir.own_function" not in packed(func(lambda y: y * 2.0), target).func.script()
+    run, weights = packed(exponentials, "llvm"), np.float32(0.1) * numbers(20, 9, 1)
     for pixels in (0, 1, 15, 16, 31, 32, 33, 100):
-        x = generator.standard_normal((2, 9, pixels)).astype("float32")
-        y = np.full((2, 20, pixels), 77, "float32")
-        compiled(x, blocks, y)
-        np.testing.assert_allclose(y, np.exp(computed(x, weights)), 1e-5, err_msg=f"{pixels} pixels")
+        x = numbers(2, 9, pixels, seed=pixels)
+        y = run(x, weights, np.full((2, 20, pixels), 77, "float32"))
+        np.testing.assert_allclose(y, np.exp(convolved(x, weights)), 1e-5, err_msg=f"{pixels} pixels")
 
 
 @pytest.mark.parametrize("along", ["pixels", "channels"])
@@ -216,15 +190,14 @@ def test_functions_of_results(target, conv, form, along):
 def test_what_is_no_number_stays_in_its_pixel(conv, form, along, value):
     form(along)
     n, w = te.var("n", "int64"), te.var("w", "int64")
-    func, packing = packed(unit(conv, ci=170, co=40, size=(w,), n=n).func(), resolve("llvm"))
-    compiled = build_module(func)["main"]
-    weights = np.ones((40, 170, 1), "float32")
+    run, weights = (
+        packed(unit(conv, ci=170, co=40, size=(w,), n=n).func(), "llvm"),
+        np.ones((40, 170, 1), "f4"),
+    )
     for pixels, at in ((1, 0), (33, 32), (49, 20), (100, 99), (130, 0)):
         x = np.ones((1, 170, pixels), "float32")
         x[0, 169, at] = value
-        y = np.zeros((1, 40, pixels), "float32")
-        compiled(x, np.ascontiguousarray(packing(weights)), y)
-        np.testing.assert_array_equal(y, computed(x, weights))
+        run.computes(convolved(x, weights), x, weights)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -233,14 +206,10 @@ def test_several_chunks_of_unknown_images_are_equal(conv, form, stride):
     form("channels")
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = unit(conv, ci=90, co=64, size=(h, w), n=n, stride=stride)
-    func, packing = packed(unknown.func(), resolve("llvm"))
-    compiled = build_module(func)["main"]
-    generator = np.random.default_rng(0)
+    run = packed(unknown.func(), "llvm")
     for batch, size in ((1, (14, 14)), (2, (27, 29)), (1, (126, 2)), (1, (5, 25)), (0, (9, 9)), (1, (0, 7))):
-        shapes = unknown.shapes(batch, size)
-        x, w_, y = (generator.integers(-3, 4, shape).astype("float32") for shape in shapes)
-        compiled(x, np.ascontiguousarray(packing(w_)), y)
-        np.testing.assert_array_equal(y, computed(x, w_, stride))
+        x, w_ = (whole(*shape, seed=i) for i, shape in enumerate(unknown.shapes(batch, size)[:2]))
+        run.computes(convolved(x, w_, stride), x, w_)
 
 
 @pytest.mark.parametrize("size", [(14, 14), (7, 9), (1, 193), (28, 28)])
@@ -250,7 +219,7 @@ def test_the_last_panel_of_a_known_image_may_be_narrow(target, conv, form, size)
     known = unit(conv, ci=12, co=26, size=size)
     same_packed(target, known.func(), itself, known.shapes())
     if size == (14, 14):
-        script = packed(known.func(), target)[0].script()
+        script = packed(known.func(), target).func.script()
         assert '16), scope="local")' in script
         assert '32), scope="local")' in script
 
@@ -262,15 +231,7 @@ def test_doubles(target, conv):
 
 def test_the_number_of_threads_changes_nothing(conv, monkeypatch):
     known = unit(conv, ci=64, co=96, size=(20, 20))
-    kernel = build_module(schedule(known.func(), resolve("llvm"), [Pointwise()]))["main"]
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    results = []
-    for threads in ("1", "2"):
-        monkeypatch.setenv("RELAX_NUM_THREADS", threads)
-        kernel(x, k, y)
-        results.append(y.copy())
-    np.testing.assert_array_equal(*results)
+    same_on_threads(monkeypatch, Applied(Pointwise(), known.func()), *known.shapes())
 
 
 # ------------------------------------------------------------------------------------- packing
@@ -293,14 +254,14 @@ def test_the_form_is_that_with_fewer_steps(target, conv):
     deep, flat = (unit(conv, ci=ci, co=256, size=(h, w)) for ci in (512, 64))
     narrowing, wide = (unit(conv, ci=ci, co=64, size=(h, w)) for ci in (384, 128))
     filled = [
-        packed(case.func(), target)[1].is_filled
+        packed(case.func(), target).packings[1].is_filled
         for case in (deep_and_small, flat_and_small, large, deep, flat, narrowing, wide)
     ]
     assert filled == [True, False, False, True, False, True, False]
 
 
 def test_a_model_with_unknown_sizes():
-    weights = np.random.default_rng(0).integers(-3, 4, (20, 3, 1, 1)).astype("float32")
+    weights = whole(20, 3, 1, 1)
 
     @R.function
     def main(x: R.Tensor(("n", 3, "h", "w"), "float32")):
@@ -311,8 +272,8 @@ def test_a_model_with_unknown_sizes():
     )
     assert mod.attrs[PACKED_CONSTANTS]["kernels"] == 1
     vm = relax.VirtualMachine(relax.build(IRModule.from_expr(main)), relax.cpu())
-    x = np.random.default_rng(1).integers(-3, 4, (2, 3, 5, 7)).astype("float32")
-    np.testing.assert_array_equal(vm["main"](relax.nd.array(x)).numpy(), np.maximum(computed(x, weights), 0))
+    x = whole(2, 3, 5, 7, seed=1)
+    np.testing.assert_array_equal(vm["main"](relax.nd.array(x)).numpy(), np.maximum(convolved(x, weights), 0))
 
 
 # ------------------------------------------------------------------------------------- what stands behind
@@ -343,7 +304,7 @@ def test_what_stands_behind_is_computed_as_results_are_stored(target, form, alon
     form(along)
     func = bottleneck(7, 7)
     same_packed(target, func, bottleneck_by_numpy, bottleneck_shapes(1, (7, 7)))
-    assert "T.alloc_buffer" not in packed(func, target)[0].script()
+    assert "T.alloc_buffer" not in packed(func, target).func.script()
 
 
 def test_what_stands_behind_of_unknown_size(target):
@@ -354,24 +315,14 @@ def test_what_stands_behind_of_unknown_size(target):
 
 def asked_lines(part):
     """The statements that ask for lines of results."""
-    calls = []
-
-    def visit(node):
-        if isinstance(node, tir.Call) and node.intrinsic == "prefetch" and node.args[1].value == 1:
-            calls.append(node)
-
-    tir.stmt_functor.post_order_visit(part, visit)
-    return calls
+    return [
+        call for call in nodes(part, tir.Call) if call.intrinsic == "prefetch" and call.args[1].value == 1
+    ]
 
 
 def steps_of(func):
     """The loops over input channels."""
-    loops = []
-    tir.stmt_functor.post_order_visit(
-        func.body,
-        lambda node: loops.append(node) if isinstance(node, tir.For) and node.loop_var.name == "k" else None,
-    )
-    return loops
+    return [loop for loop in nodes(func.body, tir.For) if loop.loop_var.name == "k"]
 
 
 @pytest.mark.parametrize("along", ["pixels", "channels"])
@@ -381,7 +332,7 @@ def test_lines_of_results_are_asked_for_while_tiles_multiply(target, form, along
     form(along)
     h, w = (te.var(name, "int64") for name in "hw")
     func = bottleneck(h, w, ci=ci, co=40)
-    arranged = packed(func, target)[0]
+    arranged = packed(func, target).func
     assert asked_lines(arranged.body)
     assert len(asked_lines(arranged.body)) == sum(len(asked_lines(loop)) for loop in steps_of(arranged))
     same_packed(
@@ -394,7 +345,7 @@ def test_tiles_of_few_steps_ask_for_lines_of_the_next_tile(target, form):
     h, w = (te.var(name, "int64") for name in "hw")
     asked = {}
     for ci in (32, 200):
-        lines = packed(bottleneck(h, w, ci=ci, co=40), target)[0].script().splitlines()
+        lines = packed(bottleneck(h, w, ci=ci, co=40), target).func.script().splitlines()
         asked[ci] = {line.rpartition(", ")[2] for line in lines if "T.prefetch(out_rows" in line}
     assert asked == {32: {"2)"}, 200: {"3)"}}
 
@@ -411,7 +362,7 @@ def test_what_a_channel_decides_is_computed_once(target, form, along):
     y = topi.nn.conv(x, k)
     out = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] * (1.0 / tir.sqrt(scale[c] + 5.0)), "out")
     func = te.create_prim_func([x, k, scale, out])
-    assert packed(func, target)[0].script().count("T.sqrt") == 1
+    assert packed(func, target).func.script().count("T.sqrt") == 1
     shapes = (
         [(n, 16, *size), (20, 16, 1, 1), (20,), (n, 20, *size)]
         for n, size in ((1, (1, 1)), (0, (2, 2)), (2, (5, 7)))
@@ -455,13 +406,9 @@ def test_weights_that_something_else_reads_too_stay_as_they_are(target):
 
 def test_more_groups_of_channels_than_share_them_evenly(conv):
     """33 blocks for 16 groups are 2 for each, and 3 for one."""
-    target = resolve("llvm -mcpu=skylake-avx512 -num-cores=16")
     h, w = te.var("h", "int64"), te.var("w", "int64")
     known = unit(conv, ci=2, co=426, size=(h, w))
-    func, packing = packed(known.func(), target)
-    assert packing.shape[0] == 33
-    x, k, y = (
-        np.random.default_rng(0).integers(-3, 4, s).astype("float32") for s in known.shapes(size=(3, 3))
-    )
-    tir.interpret(func, x, np.ascontiguousarray(packing(k)), y)
-    np.testing.assert_array_equal(y, computed(x, k))
+    run = packed(known.func(), "llvm -mcpu=skylake-avx512 -num-cores=16")
+    assert run.packings[1].shape[0] == 33
+    x, k = (whole(*shape, seed=i) for i, shape in enumerate(known.shapes(size=(3, 3))[:2]))
+    run.computes(convolved(x, k), x, k)

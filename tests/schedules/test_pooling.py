@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied
 
-from relax import te, tir, topi
+from relax import te, topi
 from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Pooling
 from relax.topi.nn import Pooling as Windows
+from support import PLAIN_LOOPS, interpreted
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -77,15 +79,11 @@ def test_no_number_wins_and_what_is_beside_the_data_does_not(target):
     func = pool((4, 40), strides=2, padding=1)
     x = np.full((1, 3, 4, 40), -np.inf, "float32")
     x[0, 0, 2, 7], x[0, 1, 3, 39], x[0, 2] = np.nan, np.inf, -5.0
-    compiled = build_module(schedule(func, resolve("llvm"), [Pooling()]))["main"]
-    expected, interpreted, native = (np.zeros((1, 3, 2, 20), "float32") for _ in range(3))
-    tir.interpret(func, x, expected)
-    tir.interpret(schedule(func, target, [Pooling()]), x, interpreted)
-    compiled(x, native)
+    _, expected = interpreted(func, x, np.zeros((1, 3, 2, 20), "float32"))
     assert np.isnan(expected).sum() == 2
     assert (expected[0, 2] == -5).all()
-    np.testing.assert_array_equal(interpreted, expected)
-    np.testing.assert_array_equal(native, expected)
+    for machine in (target, "llvm"):
+        Applied(Pooling(), func, machine).computes(expected, x)
 
 
 def test_a_division_behind_the_windows_is_part_of_the_store(target):
@@ -108,7 +106,7 @@ def test_a_machine_without_masks():
     options = {"windows": 3, "strides": 2, "padding": 1}
     func = pool((h, w), **options)
     here = build_module(schedule(func, target, [Pooling()]), target)["main"]
-    plain = build_module(func)["main"]
+    plain = build_module(func, PLAIN_LOOPS)["main"]
     for size in ((1, 1), (4, 19), (7, 64), (3, 0)):
         x, expected = (
             np.random.default_rng(0).integers(-9, 9, s).astype("float32") for s in shapes(size, **options)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied, whole
 
-from relax import codegen, te, tir
+from relax import codegen, te
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Product, StreamedProduct, last_columns
 
@@ -108,20 +109,10 @@ def test_columns_of_several_dimensions_are_one(same, target):
 
 
 def test_packed_columns_of_several_dimensions(target):
-    generator = np.random.default_rng(0)
-    x = generator.integers(-3, 4, (2, 12, 3, 5)).astype("float32")
-    w = generator.integers(-3, 4, (12, 9, 4)).astype("float32")
-    expected = np.einsum("nkyx,kop->nyxop", x, w)
-    for machine in (target, codegen.resolve("llvm")):
-        packed = Product().pack(spread(3, 5, 2), machine, (1,))
-        result = np.full(expected.shape, 77, "float32")
-        panels = packed.packings[1](w)
-        if machine is target:
-            tir.verify_well_formed(packed.func)
-            tir.interpret(packed.func, x, panels, result)
-        else:
-            codegen.build_module(packed.func)["main"](x, panels, result)
-        np.testing.assert_array_equal(result, expected)
+    x, w = whole(2, 12, 3, 5), whole(12, 9, 4, seed=1)
+    for machine in (target, "llvm"):
+        run = Applied(Product(), spread(3, 5, 2), machine, known=[1])
+        run.computes(np.einsum("nkyx,kop->nyxop", x, w), x, w)
 
 
 def test_sums_of_an_unknown_number_of_rows_need_no_checks(target):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_by_rows import CASES, FIRST_LAYERS, Chain, arranged, packed, same_by_rows
+from applied import Applied
+from test_by_rows import CASES, FIRST_LAYERS, Chain, packed, same_by_rows, same_results
 
 from relax import te
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.schedules.cpu import ByRows
 from relax.schedules.cpu.chains import chain_of
 from relax.schedules.cpu.channels_last import with_channels_first, with_copies
@@ -66,32 +67,21 @@ def test_narrow_vectors_and_few_registers():
 def test_several_chunks_and_bands():
     chain = LastChain("data and result", ci=3, middle=40, co=7, stride=2)
     func = chain.func()
-    here, packings = packed(func, resolve("llvm -num-cores=2"))
-    plain, compiled = build_module(func)["main"], build_module(here)["main"]
-    for size in ((1, 121, 130), (3, 57, 300), (9, 60, 2), (1, 2, 1500)):
-        expected, native = chain.arrays(*size), chain.arrays(*size)
-        plain(*expected)
-        compiled(*arranged(packings, native))
-        np.testing.assert_array_equal(native[-1], expected[-1])
+    sizes = (1, 121, 130), (3, 57, 300), (9, 60, 2), (1, 2, 1500)
+    same_results(func, (chain.arrays(*size) for size in sizes), packed(func, "llvm -num-cores=2"))
 
 
-def test_nan_and_infinities_reach_the_pixels_that_they_reach(target):
+def test_nan_and_infinities_reach_the_pixels_that_they_reach():
     chain = LastChain("data and result", ci=3, middle=19, co=8)
-    func = chain.func()
-    here, packings = packed(func, resolve("llvm"))
-    expected = chain.arrays(1, 9, 20)
-    x = expected[0]
+    func, given = chain.func(), chain.arrays(1, 9, 20)
+    x = given[0]
     x[0, 4, 3, 1], x[0, 0, 0, 0], x[0, 8, 19, 2] = np.nan, np.inf, -np.inf
-    native = [array.copy() for array in expected]
-    build_module(func)["main"](*expected)
-    build_module(here)["main"](*arranged(packings, native))
-    np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, [given], packed(func))
 
 
 def test_no_pixel_is_copied_and_no_result_is_turned(target):
-    text = packed(LastChain("data and result", ci=5, middle=20, co=5, residual=True).func(), target)[
-        0
-    ].script()
+    chain = LastChain("data and result", ci=5, middle=20, co=5, residual=True)
+    text = packed(chain.func(), target).func.script()
     assert "sums" not in text
     assert "T.Shuffle" not in text
     assert "panel[" not in text
@@ -102,7 +92,7 @@ def test_lines_of_whole_tiles_have_no_other_tile(target):
 
     def tiles(width):
         func = LastChain("data and result", ci=5, middle=20, co=5).func((1, 14, width))
-        return packed(func, target)[0].script().count("T.unroll(")
+        return packed(func, target).func.script().count("T.unroll(")
 
     assert tiles(13) > tiles(14)
 
@@ -115,13 +105,9 @@ def test_chains_whose_weights_are_not_known_have_copies(same, layout):
     copied = with_copies(func)
     assert copied is not func
     same(func, ByRows(), [array.shape for array in chain.arrays(1, 6, 9)])
-    some = ByRows().pack(func, resolve("llvm"), [1])
-    assert some is not None
+    some = Applied(ByRows(), func, known=[1])
     assert list(some.packings) == [1]
-    expected, native = chain.arrays(1, 6, 9), chain.arrays(1, 6, 9)
-    build_module(func)["main"](*expected)
-    build_module(some.func)["main"](*arranged(some.packings, native))
-    np.testing.assert_array_equal(native[-1], expected[-1])
+    same_results(func, [chain.arrays(1, 6, 9)], some)
 
 
 def test_other_functions_are_left_as_they_are():

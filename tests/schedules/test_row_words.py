@@ -5,18 +5,17 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from applied import DOTS, X86, Applied
+from test_by_rows import same_results
 
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.ir import DataType
 from relax.schedules.cpu import ByRows
 from relax.schedules.cpu.chains import chain_of
 from relax.schedules.cpu.row_words import WideTaps, WordRowPacking
 from relax.schedules.cpu.words import words_for
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
-DOTS = f"{X86} -mcpu=cooperlake"
-"""A machine with dot products of bfloat16."""
 BFLOAT, FLOAT = ml_dtypes.bfloat16, DataType("float32")
 CASES = {
     "a residual, half a word": {"ci": 5, "middle": 20, "co": 5, "residual": True},
@@ -70,15 +69,8 @@ def arrays(n, h, w, ci, middle, co, kernel=3, stride=1, dtype="bfloat16", **_):
     return [*values, *scales, np.full((n, co, *out), 77, BFLOAT if dtype == "bfloat16" else dtype)]
 
 
-def packed(func, target):
-    result = ByRows().pack(func, target, [1, 2, 3, 4, 5])
-    assert result is not None
-    tir.verify_well_formed(result.func)
-    return result
-
-
-def arranged(packings, given):
-    return [np.ascontiguousarray(packings[i](v)) if i in packings else v for i, v in enumerate(given)]
+def packed(func, target="llvm"):
+    return Applied(ByRows(), func, target, known=[1, 2, 3, 4, 5])
 
 
 def has_words(target):
@@ -90,16 +82,11 @@ def test_unknown_sizes(case):
     """This machine computes what the loops as they are written do, by rows where it has dot products."""
     options = CASES[case]
     func = chain(**options)
-    rows = packed(func, resolve("llvm"))
-    if has_words(resolve("llvm")):
+    rows = packed(func) if has_words(resolve("llvm")) else Applied(ByRows(), func)
+    if rows.packings:
         kinds = [type(rows.packings[i]) for i in (1, 2, 3)]
         assert kinds == [WordRowPacking, WideTaps, WordRowPacking]
-    plain, compiled = build_module(func)["main"], build_module(rows.func)["main"]
-    for size in SIZES:
-        expected, given = arrays(*size, **options), arrays(*size, **options)
-        plain(*expected)
-        compiled(*arranged(rows.packings, given))
-        np.testing.assert_array_equal(given[-1], expected[-1])
+    same_results(func, (arrays(*size, **options) for size in SIZES), rows)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -107,11 +94,7 @@ def test_interpreted(cores):
     """The rule's result for a machine with the instruction."""
     options, size = {"ci": 3, "middle": 18, "co": 3, "residual": True}, (1, 3, 9)
     func = chain(**options)
-    rows = packed(func, resolve(f"{DOTS} -num-cores={cores}"))
-    expected, given = arrays(*size, **options), arrays(*size, **options)
-    tir.interpret(func, *expected)
-    tir.interpret(rows.func, *arranged(rows.packings, given), reverse_parallel=True)
-    np.testing.assert_array_equal(given[-1], expected[-1])
+    same_results(func, [arrays(*size, **options)], packed(func, f"{DOTS} -num-cores={cores}"))
 
 
 @pytest.mark.parametrize("name", [f"{X86} -mcpu=skylake-avx512", DOTS])

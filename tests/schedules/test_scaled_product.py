@@ -5,9 +5,9 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401  (NumPy learns int4)
 import numpy as np
 import pytest
+from applied import Applied
 
 from relax import te, tir
-from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import ScaledProduct
 
@@ -49,43 +49,30 @@ def weights(q, s):
     return q.astype("float32") * np.repeat(s, len(q) // len(s), axis=0)
 
 
-def arranged(func, target):
-    packed = ScaledProduct().pack(func, target, [1, 2])
-    assert packed is not None
-    return packed.func, lambda q, s: [
-        np.ascontiguousarray(packed.packings[i](x)) for i, x in ((1, q), (2, s))
-    ]
+def packed(func, target="llvm"):
+    return Applied(ScaledProduct(), func, target, known=[1, 2])
 
 
 @pytest.mark.parametrize(("dtype", "k", "n", "group"), FORMS)
 def test_unknown_rows(target, dtype, k, n, group):
     func = product(te.var("m", "int64"), k, n, dtype, group)
-    (here, packing), (there, packing_there) = (arranged(func, to) for to in (resolve("llvm"), target))
-    tir.verify_well_formed(there)
-    kernel = build_module(here)["main"]
+    compiled, interpreted = packed(func), packed(func, target)
     for rows in ROWS:
         a, q, s = operands(rows, k, n, dtype, group)
-        native, interpreted = np.full((2, rows, n), 77, "float32")
-        kernel(a, *packing(q, s), native)
-        np.testing.assert_array_equal(native, a @ weights(q, s))
-        if rows in (0, 1, 13):
-            tir.interpret(there, a, *packing_there(q, s), interpreted, reverse_parallel=True)
-            np.testing.assert_array_equal(interpreted, native)
+        for run in (compiled, interpreted) if rows in (0, 1, 13) else (compiled,):
+            run.computes(a @ weights(q, s), a, q, s)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 6, 30])
 def test_known_rows_and_what_is_behind(rows):
     func = product(rows, 256, 41, "int4", 16, lambda total: tir.max(total, tir.const(0, "float32")))
-    here, packing = arranged(func, resolve("llvm"))
     a, q, s = operands(rows, 256, 41, "int4", 16)
-    result = np.full((rows, 41), 77, "float32")
-    build_module(here)["main"](a, *packing(q, s), result)
-    np.testing.assert_array_equal(result, np.maximum(a @ weights(q, s), 0))
+    packed(func).computes(np.maximum(a @ weights(q, s), 0), a, q, s)
 
 
 def test_each_weight_is_rounded_before_it_is_multiplied():
     func = product(te.var("m", "int64"), 128, 80, "int8", 128)
-    here, packing = arranged(func, resolve("llvm"))
+    run = packed(func)
     generator = np.random.default_rng(0)
     q, s = (
         generator.integers(-128, 128, (128, 80)).astype("int8"),
@@ -94,21 +81,16 @@ def test_each_weight_is_rounded_before_it_is_multiplied():
     for rows in (1, 16):
         a = np.zeros((rows, 128), "float32")
         a[np.arange(rows), np.arange(rows) * 3] = 1
-        result = np.full((rows, 80), 77, "float32")
-        build_module(here)["main"](a, *packing(q, s), result)
-        np.testing.assert_array_equal(result, weights(q, s)[: rows * 3 : 3])
+        run.computes(weights(q, s)[: rows * 3 : 3], a, q, s)
 
 
 @pytest.mark.parametrize("rows", [2, 14])
 def test_what_is_no_number_stays_in_its_row_and_column(rows):
     func = product(te.var("m", "int64"), 64, 40, "int4", 32)
-    here, packing = arranged(func, resolve("llvm"))
     a, q, s = operands(rows, 64, 40, "int4", 32)
     a[0, 3], a[1, 20], s[1, 39] = np.inf, np.nan, -np.inf
-    result = np.full((rows, 40), 77, "float32")
-    build_module(here)["main"](a, *packing(q, s), result)
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(result, a @ weights(q, s))
+        packed(func).computes(a @ weights(q, s), a, q, s)
 
 
 def test_others_are_left_alone(target):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from applied import Applied
 
-from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax import te, topi
+from relax.codegen import resolve
 from relax.runtime import num_threads, set_num_threads
 from relax.schedules import schedule
 from relax.schedules.cpu import Scans
 from relax.script import from_source
 
 
+@cache
 def scan_of(formula, rank, of="float32", **options):
     """The kernel of a scan over dimensions that are not known."""
     shape = [te.var(name, "int64") for name in "nmk"[:rank]]
@@ -20,19 +24,20 @@ def scan_of(formula, rank, of="float32", **options):
     return te.create_prim_func([x, formula(x, **options)])
 
 
+@cache
+def runs_of(func, target):
+    return Applied(Scans(), func, target), Applied(Scans(), func)
+
+
 def check(func, target, given, expected, tolerance=1e-5):
     """The rule's result, interpreted and compiled on one and two threads, gives what is expected."""
-    arranged = schedule(func, target, [Scans()])
-    assert arranged is not func
-    tir.verify_well_formed(arranged)
-    compiled = build_module(schedule(func, resolve("llvm"), [Scans()]))["main"]
+    runs = runs_of(func, target)
     threads = num_threads()
     try:
-        for run in (lambda *args: tir.interpret(arranged, *args), compiled):
+        for run in runs:
             for count in (1, 2):
                 set_num_threads(count)
-                result = np.full(expected.shape, 77, expected.dtype)
-                run(given, result)
+                result = run(given, np.full(expected.shape, 77, expected.dtype))
                 np.testing.assert_allclose(result, expected, tolerance, tolerance)
     finally:
         set_num_threads(threads)
@@ -99,9 +104,7 @@ def test_nan_and_infinity_go_on(target, axis):
 def test_sums_of_long_lines_are_as_accurate_as_blocks(target):
     """Sums in vectors have shorter chains of roundings than one after the other: within n / 16 + 5 of them."""
     x = np.abs(numbers(1, 40_000))
-    compiled = build_module(schedule(scan_of(topi.cumsum, 2, axis=1), resolve("llvm"), [Scans()]))["main"]
-    result = np.zeros_like(x)
-    compiled(x, result)
+    result = Applied(Scans(), scan_of(topi.cumsum, 2, axis=1))(x, np.zeros_like(x))
     exact = np.cumsum(x.astype("float64"), 1)
     bound = (np.arange(x.size) / 16 + 5) * np.finfo("float32").eps / 2 * exact
     assert (np.abs(result - exact) <= bound).all()

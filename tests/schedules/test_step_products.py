@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import Applied
 
-from relax import te, tir, topi
+from relax import te, topi
 from relax.codegen import build_module, resolve
 from relax.prim.bounds import Bounds
 from relax.schedules import schedule
@@ -49,22 +50,12 @@ def expected_of(a, b, c, depth=20):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_columns_of_any_number(target, rows, dtype):
     func = steps(rows, dtype=dtype)
-    arranged = schedule(func, target, [StepProducts()])
-    assert "acc" in arranged.script()
-    assert schedule(arranged, target, [StepProducts()]) is arranged
-    tir.verify_well_formed(arranged)
-    here = build_module(schedule(func, resolve("llvm"), [StepProducts()]))["main"]
+    runs = Applied(StepProducts(), func, target), Applied(StepProducts(), func)
+    assert "acc" in runs[0].func.script()
     for n in (0, 1, 7, 16, 33, 200):
-        a, b, c = (
-            integers(rows, 20, dtype=dtype),
-            integers(20, n, dtype=dtype),
-            integers(rows, n + 3, dtype=dtype),
-        )
-        expected = expected_of(a, b, c)
-        for run in (here, lambda *args: tir.interpret(arranged, *args)):
-            result = c.copy()
-            run(a, b, result)
-            np.testing.assert_array_equal(result, expected)
+        a, b, c = (integers(*shape, dtype=dtype) for shape in ((rows, 20), (20, n), (rows, n + 3)))
+        for run in runs:
+            np.testing.assert_array_equal(run(a, b, c.copy()), expected_of(a, b, c))
 
 
 @pytest.mark.parametrize("machine", ["llvm -mcpu=haswell", "llvm -mcpu=x86-64", "llvm -mcpu=skylake-avx512"])
@@ -76,19 +67,16 @@ def test_sums_fit_the_registers(machine):
 
 
 def test_a_sum_over_nothing_leaves_what_is_there(target):
-    arranged = schedule(steps(4, depth=0), target, [StepProducts()])
+    run = Applied(StepProducts(), steps(4, depth=0), target)
     a, b, c = integers(4, 20), integers(20, 40), integers(4, 43)
-    result = c.copy()
-    tir.interpret(arranged, a, b, result)
-    np.testing.assert_array_equal(result, expected_of(a, b, c, 0))
+    np.testing.assert_array_equal(run(a, b, c.copy()), expected_of(a, b, c, 0))
 
 
 def test_nan_and_infinity_reach_their_own_sums_only():
-    run = build_module(schedule(steps(2), resolve("llvm"), [StepProducts()]))["main"]
     a, b, result = integers(2, 20), integers(20, 40), np.zeros((2, 43), "float32")
     a[0, 3], b[5, 7], b[6, 8] = np.nan, np.inf, -np.inf
     a[1, 5:7] = 1
-    run(a, b, result)
+    Applied(StepProducts(), steps(2))(a, b, result)
     assert np.isnan(result[0, 3:]).all()
     assert (result[:, :3] == 0).all()
     np.testing.assert_array_equal(result[1, 10:12], [np.inf, -np.inf])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
 import numpy as np
 import pytest
+from applied import Applied, whole
 
 from relax import te, tir
-from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import WidenedProduct
 
@@ -29,40 +29,25 @@ def product(m, n, k, dtype, batch=(), behind=None):
     )
 
 
-def numbers(shape, dtype):
-    """Small whole numbers, whose sums are exact."""
-    return np.random.default_rng(sum(shape)).integers(-3, 4, shape).astype(dtype)
-
-
 def computed(a, b):
     with np.errstate(invalid="ignore"):
         return a.astype("float32") @ b.astype("float32")
 
 
-def arranged(func, target, known):
-    """The rule's result, and what makes its right operand of the matrix."""
-    if not known:
-        return schedule(func, target, [WidenedProduct()]), lambda b: b
-    packed = WidenedProduct().pack(func, target, [1])
-    assert packed is not None
-    return packed.func, lambda b: np.ascontiguousarray(packed.packings[1](b))
+def operands(rows, depth, columns, dtype, batch=()):
+    shapes = (*batch, rows, depth), (depth, columns)
+    return [whole(*shape, dtype=dtype, seed=sum(shape)) for shape in shapes]
 
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_unknown_rows(target, dtype, known):
     func = product(te.var("m", "int64"), 70, 37, dtype)
-    (here, packing), (there, packing_there) = (arranged(func, to, known) for to in (resolve("llvm"), target))
-    assert here is not func
-    tir.verify_well_formed(there)
-    kernel, b = build_module(here)["main"], numbers((37, 70), dtype)
+    runs = [Applied(WidenedProduct(), func, to, known=[1] * known) for to in ("llvm", target)]
     for rows in ROWS:
-        a = numbers((rows, 37), dtype)
-        native, interpreted = np.full((2, rows, 70), 77, "float32")
-        kernel(a, packing(b), native)
-        np.testing.assert_array_equal(native, computed(a, b))
-        tir.interpret(there, a, packing_there(b), interpreted, reverse_parallel=True)
-        np.testing.assert_array_equal(interpreted, computed(a, b))
+        a, b = operands(rows, 37, 70, dtype)
+        for run in runs:
+            run.computes(computed(a, b), a, b)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -70,24 +55,19 @@ def test_a_batch_and_results_that_are_narrow_again(dtype):
     """What stands behind a product is computed in float32, and rounded as it is stored."""
     n, m, k = (te.var(name, "int64") for name in "nmk")
     func = product(m, 33, k, dtype, (n,), lambda total: (total * tir.const(1 / 3, "float32")).astype(dtype))
-    kernel = build_module(arranged(func, resolve("llvm"), False)[0])["main"]
+    run = Applied(WidenedProduct(), func)
     for batch, rows, depth in ((2, 5, 9), (1, 1, 1), (0, 3, 4), (2, 0, 4), (3, 13, 0), (1, 14, 131)):
-        a, b = numbers((batch, rows, depth), dtype), numbers((depth, 33), dtype)
-        result = np.full((batch, rows, 33), 77, dtype)
-        kernel(a, b, result)
-        np.testing.assert_array_equal(result, (computed(a, b) * np.float32(1 / 3)).astype(dtype))
+        a, b = operands(rows, depth, 33, dtype, (batch,))
+        run.computes((computed(a, b) * np.float32(1 / 3)).astype(dtype), a, b)
 
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_no_number_stays_in_its_row_and_column(dtype, known):
     func = product(te.var("m", "int64"), 40, 21, dtype)
-    here, packing = arranged(func, resolve("llvm"), known)
     a, b = np.ones((9, 21), dtype), np.ones((21, 40), dtype)
     a[2, 3], a[8, 20], b[5, 39] = np.inf, np.nan, -np.inf
-    result = np.full((9, 40), 77, "float32")
-    build_module(here)["main"](a, packing(b), result)
-    np.testing.assert_array_equal(result, computed(a, b))
+    Applied(WidenedProduct(), func, known=[1] * known).computes(computed(a, b), a, b)
 
 
 def test_others_are_left_alone(target):

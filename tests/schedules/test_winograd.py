@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
 import numpy as np
 import pytest
+from applied import Applied
 
 import relax
 from relax import te, tir, topi
@@ -18,6 +19,7 @@ from relax.schedules.cpu import RULES, Winograd, winograd
 from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
 from relax.schedules.cpu.winograd_transforms import F23, F43, S2, KernelTransform
 from relax.script import relax as R
+from support import numbers
 
 CASES = {
     "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
@@ -37,12 +39,16 @@ CASES = {
 }
 
 
-def transformed(known, target):
-    """The function of a convolution whose weights are known, and their transform."""
-    packed = Winograd().pack(known.func(), target, [1])
-    assert packed is not None
-    tir.verify_well_formed(packed.func)
-    return packed.func, packed.packings[1]
+def transformed(known, target="llvm"):
+    """The convolution with transformed weights, and their transform."""
+    run = Applied(Winograd(), known.func(), target, known=[1])
+    return run, run.packings[1]
+
+
+def operands(known, *size):
+    """Data, weights, and a result full of rubbish."""
+    x, k, y = known.shapes(*size)
+    return numbers(*x), numbers(*k, seed=1), np.full(y, 77, "float32")
 
 
 def within_bound(x, k, y, pad, stride=1):
@@ -67,22 +73,18 @@ def test_error(conv, case):
     arranged = schedule(func, resolve("llvm"), [Winograd()])
     assert (arranged is not func) == (known.stride == 1), "weights of stride 2 take too long to transform"
     kernel = build_module(arranged)["main"]
-    generator = np.random.default_rng(0)
     for scale in (1, 1e-20, 1e15):
-        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+        x, k, y = operands(known)
         kernel(x * np.float32(scale), k, y)
         within_bound(x * np.float32(scale), k, y, known.pad, known.stride)
 
 
 def test_the_interpreter_agrees(target, conv):
     known = conv(16, 16, (16, 18), (3, 3))
-    func = schedule(known.func(), target, [Winograd()])
-    assert func.attrs["tir.is_scheduled"]
-    tir.verify_well_formed(func)
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    tir.interpret(func, x, k, y)
-    within_bound(x, k, y, 0)
+    run = Applied(Winograd(), known.func(), target)
+    assert run.func.attrs["tir.is_scheduled"]
+    x, k, y = operands(known)
+    within_bound(x, k, run(x, k, y), 0)
 
 
 def narrow_convolution(dtype, channels=64, size=None, stride=1):
@@ -96,18 +98,12 @@ def narrow_convolution(dtype, channels=64, size=None, stride=1):
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_narrow_floats_are_transformed_in_float32(dtype, known):
-    func, target = narrow_convolution(dtype, 32), resolve("llvm -mcpu=skylake-avx512")
-    packed = Winograd().pack(func, target, [1])
-    arranged = packed.func if known else schedule(func, target, [Winograd()])
-    assert arranged is not func
-    generator = np.random.default_rng(0)
+    func = narrow_convolution(dtype, 32)
+    run = Applied(Winograd(), func, "llvm -mcpu=skylake-avx512", known=[1] * known)
+    run.is_interpreted = False  # arranged for that machine, and compiled for this one
     for height, width in ((0, 4), (1, 1), (7, 9)):
-        x = generator.standard_normal((1, 32, height, width)).astype(dtype)
-        k = generator.standard_normal((32, 32, 3, 3)).astype(dtype)
-        y = np.full(x.shape, 77, "float32")
-        weights = np.ascontiguousarray(packed.packings[1](k)) if known else k
-        build_module(arranged)["main"](x, weights, y)
-        within_bound(x, k, y, 1)
+        x, k = numbers(1, 32, height, width, dtype=dtype), numbers(32, 32, 3, 3, dtype=dtype, seed=1)
+        within_bound(x, k, run(x, k, np.full(x.shape, 77, "float32")), 1)
 
 
 def test_bfloat16_is_left_to_dot_products_that_are_faster():
@@ -131,15 +127,8 @@ def test_bfloat16_is_left_to_dot_products_that_are_faster():
 
 
 SIZES = [
-    (1, (1, 1)),
-    (2, (5, 7)),
-    (0, (4, 4)),
-    (1, (0, 5)),
-    (1, (3, 0)),
-    (3, (4, 29)),
-    (1, (13, 61)),
-    (2, (16, 8)),
-]
+    (1, (1, 1)), (2, (5, 7)), (0, (4, 4)), (1, (0, 5)), (1, (3, 0)), (3, (4, 29)), (1, (13, 61)), (2, (16, 8)),
+]  # fmt: skip
 """Numbers and sizes of images: nothing, a part of a tile, one more than a tile, primes, and more than one item."""
 
 
@@ -147,14 +136,11 @@ SIZES = [
 def test_one_kernel_for_all_sizes(conv, outputs, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(16, outputs, (h, w), (3, 3), n, stride, 1)
-    func, transform = transformed(unknown, resolve("llvm"))
+    run, transform = transformed(unknown)
     assert (transform.rows == transform.columns) == (outputs == 19)
-    kernel = build_module(func)["main"]
-    generator = np.random.default_rng(0)
     for size in SIZES:
-        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
-        kernel(x, np.ascontiguousarray(transform(k)), y)
-        within_bound(x, k, y, 1, stride)
+        x, k, y = operands(unknown, *size)
+        within_bound(x, k, run(x, k, y), 1, stride)
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 3), (3, 5)])
@@ -163,13 +149,11 @@ def test_one_axis_with_dilation(conv, dilation, kernel):
     """It has the direct form, whose slots are lines, or pixels of a line, that are so far apart."""
     n, h, w = (te.var(name, "int64") for name in "nhw")
     unknown = conv(19, 37, (h, w), kernel, n, pad=(2, 1), dilation=dilation)
-    func, transform = transformed(unknown, resolve("llvm"))
+    run, transform = transformed(unknown)
     assert (transform.rows.exact, transform.columns.exact) == (dilation[0] > 1, dilation[1] > 1)
-    run = build_module(func)["main"]
-    generator = np.random.default_rng(0)
     for size in ((1, (9, 7)), (2, (13, 31)), (0, (16, 8))):
-        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
-        run(x, np.ascontiguousarray(transform(k)), y)
+        x, k, y = operands(unknown, *size)
+        run(x, k, y)
         apart = np.zeros((*k.shape[:2], *((t - 1) * d + 1 for t, d in zip(kernel, dilation, strict=True))))
         apart[:, :, :: dilation[0], :: dilation[1]] = k
         within_bound(x, apart, y, (2, 1))
@@ -177,12 +161,10 @@ def test_one_axis_with_dilation(conv, dilation, kernel):
 
 def test_few_tiles_are_divided_by_channels(conv):
     known = conv(16, 200, (8, 8), (3, 3), pad=1)
-    func, transform = transformed(known, resolve("llvm -num-cores=4"))
+    run, transform = transformed(known, "llvm -num-cores=4")
     assert transform.groups >= 2
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
-    within_bound(x, k, y, 1)
+    x, k, y = operands(known)
+    within_bound(x, k, run(x, k, y), 1)
 
 
 FORMS = [
@@ -228,33 +210,25 @@ def test_lines_of_unknown_length(target, conv, monkeypatch, kernel, size):
     if 3 not in size:  # an only line of few channels is taken to be short
         assert Winograd().pack(unknown.func(), target, [1]) is None
     monkeypatch.setattr(winograd, "WIDE", 32)
-    func, transform = transformed(unknown, resolve("llvm"))
-    kernels = [build_module(func)["main"]]
-    interpreted, _ = transformed(unknown, target)
-    generator = np.random.default_rng(0)
+    compiled, interpreted = (transformed(unknown, machine)[0] for machine in ("llvm", target))
     for images, length in ((0, 5), (1, 0), (1, 1), (2, 4), (1, 29), (3, 150)):
-        shapes = unknown.shapes(images, [length if s == "h" else s for s in size])
-        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in shapes)
-        for run in kernels if length > 5 else [*kernels, lambda *args: tir.interpret(interpreted, *args)]:
-            y[...] = 77
-            run(x, np.ascontiguousarray(transform(k)), y)
-            within_bound(x, k, y, pad)
+        for run in (compiled, interpreted)[: 1 if length > 5 else 2]:
+            x, k, y = operands(unknown, images, [length if s == "h" else s for s in size])
+            within_bound(x, k, run(x, k, y), pad)
 
 
 def test_infinities_and_nan_stay_in_their_tiles(conv):
     """A tile meets 4 + 4 elements of a line: pixels of tiles that meet no such element are as exact as ever."""
     known = conv(32, 32, (64,), (5,), pad=2)
-    func, transform = transformed(known, resolve("llvm"))
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    run, _ = transformed(known)
+    x, k, y = operands(known)
     x[0, 3, 20], x[0, 5, 41] = np.inf, np.nan
-    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
+    run(x, k, y)
     assert not np.isfinite(y[0, :, 18:23]).any()
     assert not np.isfinite(y[0, :, 39:44]).any()
     finite = np.r_[0:12, 28:32, 48:64]
     x[0, 3, 20] = x[0, 5, 41] = 0
-    exact = np.array(y)
-    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), exact)
+    exact = run(x, k, np.array(y))
     np.testing.assert_array_equal(y[:, :, finite], exact[:, :, finite])
 
 
@@ -281,31 +255,25 @@ def test_tiles_are_small_where_pixels_meet_few_elements(target, conv):
 def test_the_interpreter_agrees_for_unknown_sizes(target, conv, stride):
     h, w = te.var("h", "int64"), te.var("w", "int64")
     unknown = conv(16, 16, (h, w), (3, 3), 1, stride, 1)
-    func, transform = transformed(unknown, target)
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(1, (3, 5)))
-    tir.interpret(func, x, np.ascontiguousarray(transform(k)), y, reverse_parallel=True)
-    within_bound(x, k, y, 1, stride)
+    run, _ = transformed(unknown, target)
+    x, k, y = operands(unknown, 1, (3, 5))
+    within_bound(x, k, run(x, k, y), 1, stride)
 
 
 def test_many_channels_are_added_up_in_chunks(conv):
     known = conv(421, 24, (9, 9), (3, 3), pad=1)
-    func, transform = transformed(known, resolve("llvm"))
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
-    within_bound(x, k, y, 1)
+    run, _ = transformed(known)
+    x, k, y = operands(known)
+    within_bound(x, k, run(x, k, y), 1)
 
 
 def test_unknown_sizes_with_weights_of_the_call(conv):
     n, h = te.var("n", "int64"), te.var("h", "int64")
     unknown = conv(16, 16, (h, 32), (3, 3), n, pad=1)
-    kernel = build_module(schedule(unknown.func(), resolve("llvm"), [Winograd()]))["main"]
-    generator = np.random.default_rng(0)
+    run = Applied(Winograd(), unknown.func())
     for size in ((0, (32, 32)), (1, (1, 32)), (3, (6, 32)), (2, (0, 32))):
-        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(*size))
-        kernel(x, k, y)
-        within_bound(x, k, y, 1)
+        x, k, y = operands(unknown, *size)
+        within_bound(x, k, run(x, k, y), 1)
 
 
 def test_what_stands_behind_is_computed_as_results_are_stored(conv):
@@ -313,10 +281,8 @@ def test_what_stands_behind_is_computed_as_results_are_stored(conv):
         return te.compute(y.shape, lambda *i: y(*i) * 2.0 + i[1].astype("float32"), "shifted")
 
     known = conv(16, 16, (32, 32), (3, 3), pad=1)
-    kernel = build_module(schedule(known.func(shifted), resolve("llvm"), [Winograd()]))["main"]
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    kernel(x, k, y)
+    x, k, y = operands(known)
+    Applied(Winograd(), known.func(shifted))(x, k, y)
     within_bound(x, k, (y - np.arange(16, dtype="float32")[:, None, None]) / 2, 1)
 
 
@@ -335,9 +301,8 @@ def test_what_the_channel_alone_decides_is_computed_before_its_pixels(conv, outp
     assert worker.in_vectors(kernel.text)
     func = schedule(formula, target, [Winograd()])
     assert func.script().count("rsqrt") == 1
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    scale = generator.uniform(1, 2, outputs).astype("float32")
+    x, k, y = operands(known)
+    scale = numbers(outputs, low=1, high=2)
     build_module(func)["main"](x, k, scale, y)
     lines = np.arange(9, dtype="float32")[:, None]
     within_bound(x, k, (y - lines) * np.sqrt(scale)[:, None, None], 1)
@@ -377,11 +342,10 @@ def test_the_switch(target, conv):
 @pytest.mark.parametrize("case", CASES)
 def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, conv, case):
     known = conv(**CASES[case])
-    func, transform = transformed(known, target)
-    generator = np.random.default_rng(0)
-    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
-    build_module(func)["main"](x, np.ascontiguousarray(transform(k)), y)
-    within_bound(x, k, y, known.pad, known.stride)
+    run, _ = transformed(known, target)
+    run.is_interpreted = False  # arranged for that machine, and compiled for this one
+    x, k, y = operands(known)
+    within_bound(x, k, run(x, k, y), known.pad, known.stride)
     assert Winograd().pack(known.func(), target, []) is None
     assert Winograd().pack(known.func(), target, [0]) is None
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from applied import DOTS, TILES, X86, Applied, convolved, whole
 
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
+from relax.ir import DataType
 from relax.schedules.cpu import WordBlocked
 from relax.schedules.cpu.words import words_for
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
-DOTS = f"{X86} -mcpu=cooperlake"
-"""A machine with dot products of bfloat16."""
-TILES = f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16"
 BFLOAT = ml_dtypes.bfloat16
 LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW")}
 
@@ -42,82 +40,41 @@ def convolution(ci, co, size, kernel, n=1, stride=1, pad=0, dilation=1, behind=l
     return te.create_prim_func([x, w, behind(y)])
 
 
-def computed(x, w, stride=1, pad=0, dilation=1, **_):
-    """The convolution by NumPy, in float32."""
-    axes = x.ndim - 2
-    x = np.pad(x.astype("f4"), [(0, 0)] * 2 + [(pad, pad)] * axes)
-    spans = [(taps - 1) * dilation + 1 for taps in w.shape[2:]]
-    sizes = [(size - span) // stride + 1 for size, span in zip(x.shape[2:], spans, strict=True)]
-    if min(sizes) < 1 or not x.shape[0]:
-        return np.zeros((x.shape[0], w.shape[0], *(max(size, 0) for size in sizes)), "f4")
-    windows = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(2, 2 + axes)))
-    windows = windows[(..., *(slice(None, None, stride),) * axes, *(slice(None, None, dilation),) * axes)]
-    taken = windows[(slice(None),) * 2]
-    form = "ncwi,oci->now" if axes == 1 else "nchwij,ocij->nohw"
-    return np.einsum(form, taken, w.astype("f4"), optimize=True)
+def packed(func):
+    """The function with packed weights: for this machine if it has the instruction; else interpreted, for one that has."""
+    here = words_for(resolve("llvm"), DataType("bfloat16"), DataType("bfloat16"), DataType("float32"))
+    return Applied(WordBlocked(), func, "llvm" if here is not None else DOTS, known=[1])
 
 
-def numbers(*shape):
-    """Small whole numbers, whose sums are exact."""
-    return np.random.default_rng(sum(shape)).integers(-3, 4, shape).astype(BFLOAT)
-
-
-def kernels(func):
-    """What runs the rule's result: this machine if it has the instruction; else the interpreter, for one that has."""
-    runs = []
-    dtypes = func_dtypes(func)
-    for name in ("llvm",) if words_for(resolve("llvm"), *dtypes) is not None else (DOTS,):
-        target = resolve(name)
-        packed = WordBlocked().pack(func, target, [1])
-        assert packed is not None
-        tir.verify_well_formed(packed.func)
-        runs.append((packed, build_module(packed.func)["main"] if name == "llvm" else None))
-    return runs
+def operand(*shape):
+    return whole(*shape, dtype=BFLOAT, seed=sum(shape))
 
 
 def test_interpreted():
     """A line of a tile and a rest, of blocks that are not full, for a machine with the instruction."""
-    packed = WordBlocked().pack(convolution(5, 30, (1, 18), (1, 3), te.var("n", "int64")), resolve(DOTS), [1])
-    x, w = numbers(1, 5, 1, 18), numbers(30, 5, 1, 3)
-    assert packed is not None
-    check(packed, None, x, w, computed(x, w))
-
-
-def func_dtypes(func):
-    buffers = dict(func.buffer_map)
-    return (*(buffers[func.params[i]].dtype for i in (0, 1)), tir.const(0, "float32").dtype)
-
-
-def check(packed, compiled, x, w, expected):
-    words = np.ascontiguousarray(packed.packings[1](w))
-    result = np.full(expected.shape, 77, expected.dtype)
-    if compiled is None:
-        tir.interpret(packed.func, x, words, result, reverse_parallel=True)
-    else:
-        compiled(x, words, result)
-    np.testing.assert_array_equal(result, expected)
+    func = convolution(5, 30, (1, 18), (1, 3), te.var("n", "int64"))
+    x, w = operand(1, 5, 1, 18), operand(30, 5, 1, 3)
+    Applied(WordBlocked(), func, DOTS, known=[1]).computes(convolved(x, w), x, w)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_known_sizes(case):
     options = CASES[case]
-    x = numbers(options.get("n", 1), options["ci"], *options["size"])
-    w = numbers(options["co"], options["ci"], *options["kernel"])
-    for packed, compiled in kernels(convolution(**options)):
-        check(packed, compiled, x, w, computed(x, w, **options))
+    x = operand(options.get("n", 1), options["ci"], *options["size"])
+    w = operand(options["co"], options["ci"], *options["kernel"])
+    windows = {name: options[name] for name in ("stride", "pad", "dilation") if name in options}
+    packed(convolution(**options)).computes(convolved(x, w, **windows), x, w)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_one_kernel_for_all_sizes(stride):
     """Lines of every rest beside tiles of 14 pixels."""
     n, h, w = (te.var(name, "int64") for name in "nhw")
-    runs = kernels(convolution(4, 30, (h, w), (3, 3), n, stride, 1))
-    weights = numbers(30, 4, 3, 3)
-    for packed, compiled in runs:
-        widths = (1, 15) if compiled is None else (*range(1, 19), 27, 28, 29, 53)
-        for batch, size in [(0, (4, 4)), (1, (0, 3)), *((1 + x % 2, (1 + x % 3, x)) for x in widths)]:
-            x = numbers(batch, 4, *size)
-            check(packed, compiled, x, weights, computed(x, weights, stride, 1))
+    run, weights = packed(convolution(4, 30, (h, w), (3, 3), n, stride, 1)), operand(30, 4, 3, 3)
+    widths = (1, 15) if run.is_interpreted else (*range(1, 19), 27, 28, 29, 53)
+    for batch, size in [(0, (4, 4)), (1, (0, 3)), *((1 + x % 2, (1 + x % 3, x)) for x in widths)]:
+        x = operand(batch, 4, *size)
+        run.computes(convolved(x, weights, stride, 1), x, weights)
 
 
 def test_results_of_bfloat16():
@@ -127,19 +84,18 @@ def test_results_of_bfloat16():
     def behind(y):
         return te.compute(y.shape, lambda *i: (y(*i) * tir.const(third, "float32")).astype("bfloat16"))
 
-    x, w = numbers(1, 9, 3, 9), numbers(32, 9, 3, 3)
-    for packed, compiled in kernels(convolution(9, 32, (3, 9), (3, 3), behind=behind)):
-        check(packed, compiled, x, w, (computed(x, w) * third).astype(BFLOAT))
+    x, w = operand(1, 9, 3, 9), operand(32, 9, 3, 3)
+    run = packed(convolution(9, 32, (3, 9), (3, 3), behind=behind))
+    run.computes((convolved(x, w) * third).astype(BFLOAT), x, w)
 
 
 def test_what_is_no_number_stays_in_its_window():
     """The last of an odd number of channels fills its word with zeros, not with what is beside it."""
-    x, w = numbers(1, 5, 8, 19), np.ones((32, 5, 2, 1), BFLOAT)
+    x, w = operand(1, 5, 8, 19), np.ones((32, 5, 2, 1), BFLOAT)
     x[0, 4, 1, 2], x[0, 0, 3, 8] = np.inf, np.nan
-    expected = computed(x, w)
+    expected = convolved(x, w)
     assert np.isnan(expected).sum() == np.isinf(expected).sum() == 2 * 32
-    for packed, compiled in kernels(convolution(5, 32, (8, 19), (2, 1))):
-        check(packed, compiled, x, w, expected)
+    packed(convolution(5, 32, (8, 19), (2, 1))).computes(expected, x, w)
 
 
 def test_others_are_left_alone(monkeypatch):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import DOTS, Applied, anything, convolved
 
-from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax import te, topi
+from relax.codegen import resolve
 from relax.schedules.cpu import WordColumns
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
-VNNI = f"{X86} -mcpu=cooperlake"
 FORMS = {"pixels": AlongPixels, "channels": AlongChannels}
 
 CASES = {
@@ -45,55 +44,14 @@ def convolution(ci, co, size, kernel, stride=1, pad=0, dilation=1):
     return te.create_prim_func([x, w, y])
 
 
-def numbers(shape, dtype, seed=0):
-    info = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+def packed(func, is_compiled=True):
+    """The function with packed weights: for this machine if it has the instruction and `is_compiled`, else interpreted."""
+    here = is_compiled and WordColumns().pack(func, resolve("llvm"), [1]) is not None
+    return Applied(WordColumns(), func, "llvm" if here else DOTS, known=[1])
 
 
-def runner(func, weights, is_compiled=True):
-    """What runs the rule's result: this machine if it has the instruction and `is_compiled`, else the interpreter.
-
-    It takes the data, further operands and the result, and returns the result.
-    """
-    native = WordColumns().pack(func, resolve("llvm"), [1]) if is_compiled else None
-    packed = native or WordColumns().pack(func, resolve(VNNI), [1])
-    tir.verify_well_formed(packed.func)
-    words = np.ascontiguousarray(packed.packings[1](weights))
-    kernel = build_module(packed.func)["main"] if native else None
-
-    def run(x, *rest):
-        if kernel is None:
-            tir.interpret(packed.func, x, words, *rest, reverse_parallel=True)
-        else:
-            kernel(x, words, *rest)
-        return rest[-1]
-
-    return run
-
-
-def same(func, x, w, expected, *operands, is_compiled=True):
-    run = runner(func, w, is_compiled)
-    np.testing.assert_array_equal(run(x, *operands, np.full_like(expected, 77)), expected)
-
-
-def reference(x, w, stride=1, pad=0, dilation=1):
-    """The sums by the definition of the convolution."""
-    axes = x.ndim - 2
-    strides = (stride,) * axes if isinstance(stride, int) else stride
-    padded = np.pad(x.astype("int32"), ((0, 0), (0, 0), *((pad, pad),) * axes))
-    sizes = [
-        (size - (taps - 1) * dilation - 1) // step + 1
-        for size, taps, step in zip(padded.shape[2:], w.shape[2:], strides, strict=True)
-    ]
-    result = np.zeros((len(x), len(w), *(max(size, 0) for size in sizes)), "int32")
-    for tap in np.ndindex(*w.shape[2:]):
-        places = (
-            slice(t * dilation, t * dilation + (size - 1) * step + 1, step) if size > 0 else slice(0, 0)
-            for t, size, step in zip(tap, sizes, strides, strict=True)
-        )
-        pixels = padded[(slice(None), slice(None), *places)]
-        result += np.einsum("oc,nc...->no...", w[(..., *tap)].astype("int32"), pixels)
-    return result
+def operands(x_shape, w_shape):
+    return anything(*x_shape, dtype="uint8"), anything(*w_shape, dtype="int8", seed=1)
 
 
 @pytest.mark.parametrize("inputs", [6, 36])
@@ -101,37 +59,28 @@ def reference(x, w, stride=1, pad=0, dilation=1):
 def test_known_sizes(case, inputs):
     """Six channels are a word and a half."""
     size, kernel, stride, pad, dilation = CASES[case]
-    x, w = numbers((2, inputs, *size), "uint8"), numbers((35, inputs, *kernel), "int8", 1)
+    x, w = operands((2, inputs, *size), (35, inputs, *kernel))
     x[0], w[0] = 255, -128
     func = convolution(inputs, 35, size, kernel, stride, pad, dilation)
-    same(func, x, w, reference(x, w, stride, pad, dilation))
+    packed(func).computes(convolved(x, w, stride, pad, dilation), x, w)
 
 
 @pytest.mark.parametrize("case", ["one pixel", "a vector's pixels, and one more"])
 def test_the_interpreter_gives_the_same(case):
     size, kernel, *options = CASES[case]
-    x, w = numbers((2, 6, *size), "uint8"), numbers((19, 6, *kernel), "int8", 1)
+    x, w = operands((2, 6, *size), (19, 6, *kernel))
     func = convolution(6, 19, size, kernel, *options)
-    same(func, x, w, reference(x, w, *options), is_compiled=False)
+    packed(func, is_compiled=False).computes(convolved(x, w, *options), x, w)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_unknown_sizes(stride):
     h, w = (te.var(name, "int64") for name in "hw")
-    weights = numbers((29, 5, 3, 3), "int8")
-    run = runner(convolution(5, 29, (h, w), (3, 3), stride, 1), weights)
-    for batch, size in [
-        (1, (1, 1)),
-        (2, (4, 5)),
-        (0, (4, 4)),
-        (1, (0, 3)),
-        (3, (7, 7)),
-        (1, (2, 31)),
-        (1, (3, 17)),
-    ]:
-        x = numbers((batch, 5, *size), "uint8")
-        expected = reference(x, weights, stride, 1)
-        np.testing.assert_array_equal(run(x, np.full_like(expected, 77)), expected)
+    run = packed(convolution(5, 29, (h, w), (3, 3), stride, 1))
+    sizes = (1, 1, 1), (2, 4, 5), (0, 4, 4), (1, 0, 3), (3, 7, 7), (1, 2, 31), (1, 3, 17)
+    for batch, *size in sizes:
+        x, weights = operands((batch, 5, *size), (29, 5, 3, 3))
+        run.computes(convolved(x, weights, stride, 1), x, weights)
 
 
 def test_what_is_computed_of_sums():
@@ -143,10 +92,10 @@ def test_what_is_computed_of_sums():
     y = topi.nn.conv(x, w, 1, 1, 1, 1, *LAYOUTS[2], out_dtype="int32")
     z = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] + bias[c] - other[n, c, i, j], "Z")
     func = te.create_prim_func([x, w, bias, other, z])
-    data, weights = numbers((2, 8, 5, 5), "uint8"), numbers((20, 8, 3, 3), "int8", 1)
+    data, weights = operands((2, 8, 5, 5), (20, 8, 3, 3))
     biases, others = np.arange(20, dtype="int32"), np.arange(1000, dtype="int32").reshape(2, 20, 5, 5)
-    expected = reference(data, weights, 1, 1) + biases[:, None, None] - others
-    same(func, data, weights, expected, biases, others)
+    expected = convolved(data, weights, 1, 1) + biases[:, None, None] - others
+    packed(func).computes(expected, data, weights, biases, others)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +107,13 @@ def test_refused(data, kernel, groups):
     w = te.placeholder((16, 8 // groups, *kernel), "int8", "W")
     y = topi.nn.conv(x, w, 1, 0, 1, groups, *LAYOUTS[2], out_dtype="int32")
     func = te.create_prim_func([x, w, y])
-    assert WordColumns().pack(func, resolve(VNNI), [1]) is None
-    assert WordColumns().apply(func, resolve(VNNI), False) is None
+    assert WordColumns().pack(func, resolve(DOTS), [1]) is None
+    assert WordColumns().apply(func, resolve(DOTS), False) is None
 
 
 def test_few_channels_and_lines_that_waste_little_are_refused(monkeypatch):
     monkeypatch.setattr("relax.schedules.cpu.word_columns.WASTE", 1.05)
-    target = resolve(VNNI)
+    target = resolve(DOTS)
     assert WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1]) is not None
     assert WordColumns().pack(convolution(8, 16, (56, 56), (3, 3), 1, 1), target, [1]) is None
     monkeypatch.setattr("relax.schedules.cpu.word_columns.CHANNELS", 17)

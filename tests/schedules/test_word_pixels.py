@@ -5,9 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from applied import DOTS, TILES, Applied, anything, convolved, whole
 
 from relax import te, tir, topi
-from relax.codegen import build_module, resolve
+from relax.codegen import resolve
 from relax.ir import DataType
 from relax.schedules import schedule
 from relax.schedules.cpu import WordPixels
@@ -15,10 +16,6 @@ from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels
 from relax.schedules.cpu.words import words_for
 
-X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
-DOTS = f"{X86} -mcpu=cooperlake"
-"""A machine with dot products of bfloat16."""
-TILES = f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16"
 BFLOAT = ml_dtypes.bfloat16
 
 CASES = {
@@ -49,68 +46,41 @@ def convolution(ci, co, size, stride=1, n=1, dtype="bfloat16", behind=lambda y: 
     return te.create_prim_func([x, w, behind(y)])
 
 
-def computed(x, w, stride=1):
-    """The convolution by NumPy."""
-    pixels = x[(slice(None), slice(None), *[slice(None, None, stride)] * (x.ndim - 2))]
-    return np.einsum("oc,nc...->no...", w.reshape(w.shape[:2]).astype("f4"), pixels.astype("f4"))
+def operand(*shape):
+    return whole(*shape, dtype=BFLOAT, seed=sum(shape))
 
 
-def numbers(*shape):
-    """Small whole numbers, whose sums are exact."""
-    return np.random.default_rng(sum(shape)).integers(-3, 4, shape).astype(BFLOAT)
-
-
-def kernels(func, dtypes=("bfloat16", "bfloat16", "float32")):
-    """What runs the rule's result: the interpreter for a machine with the instruction, and this machine if it has it.
-
-    Each takes the data, the weights as they are, and the result.
-    """
-    runs = []
-    for name in (DOTS, "llvm"):
-        target = resolve(name)
-        words = words_for(target, *map(DataType, dtypes))
-        if words is not None and words.kind in target.machine.dot_products:
-            packed = WordPixels().pack(func, target, [1])
-            assert packed is not None
-            tir.verify_well_formed(packed.func)
-            run = build_module(packed.func)["main"] if name == "llvm" else None
-            runs.append((packed, run))
-    return runs
+def runs_of(func, dtypes=("bfloat16", "bfloat16", "float32")):
+    """The function with packed weights: interpreted for a machine with the instruction, and for this one if it has it."""
+    words = ((name, words_for(resolve(name), *map(DataType, dtypes))) for name in (DOTS, "llvm"))
+    return [
+        Applied(WordPixels(), func, name, known=[1])
+        for name, kind in words
+        if kind is not None and kind.kind in resolve(name).machine.dot_products
+    ]
 
 
 def same(func, x, w, expected, *dtypes):
-    for packed, compiled in kernels(func, *dtypes):
-        words, result = (
-            np.ascontiguousarray(packed.packings[1](w)),
-            np.full(expected.shape, 77, expected.dtype),
-        )
-        if compiled is None:
-            tir.interpret(packed.func, x, words, result, reverse_parallel=True)
-        else:
-            compiled(x, words, result)
-        np.testing.assert_array_equal(result, expected)
+    for run in runs_of(func, *dtypes):
+        run.computes(expected, x, w)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_known_sizes(form, case):
     ci, co, size, stride = CASES[case]
-    x, w = numbers(2, ci, *size), numbers(co, ci, *(1 for _ in size))
-    same(convolution(ci, co, size, stride, 2), x, w, computed(x, w, stride))
+    x, w = operand(2, ci, *size), operand(co, ci, *(1 for _ in size))
+    same(convolution(ci, co, size, stride, 2), x, w, convolved(x, w, stride))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_unknown_sizes(form, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")
-    func, weights = convolution(3, 35, (h, w), stride, n), numbers(35, 3, 1, 1)
-    runs = kernels(func)
+    func, weights = convolution(3, 35, (h, w), stride, n), operand(35, 3, 1, 1)
+    runs = runs_of(func)
     for batch, size in SIZES:
-        x = numbers(batch, 3, *size)
-        expected = computed(x, weights, stride)
-        for packed, compiled in runs:
-            words, result = np.ascontiguousarray(packed.packings[1](weights)), np.full_like(expected, 77)
-            run = compiled or (lambda *args, func=packed.func: tir.interpret(func, *args))
-            run(x, words, result)
-            np.testing.assert_array_equal(result, expected)
+        x = operand(batch, 3, *size)
+        for run in runs:
+            run.computes(convolved(x, weights, stride), x, weights)
 
 
 BYTES = ("uint8", "int8", "int32")
@@ -124,30 +94,23 @@ def bytes_convolution(ci, co, size, stride=1, data="uint8"):
     return te.create_prim_func([x, w, topi.nn.conv(x, w, stride, out_dtype="int32")])
 
 
-def sums_of_bytes(x, w, stride=1):
-    pixels = x[:, :, ::stride, ::stride].astype("int32")
-    return np.einsum("oc,nchw->nohw", w[:, :, 0, 0].astype("int32"), pixels)
-
-
 @pytest.mark.parametrize("inputs", [1, 3, 8, 170])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_bytes(form, inputs, stride):
     """The data have no sign, the weights have one: they are not exchanged, whichever are the rows of tiles."""
-    generator = np.random.default_rng(inputs)
-    x = generator.integers(0, 256, (2, inputs, 7, 13)).astype("uint8")
-    w = generator.integers(-128, 128, (29, inputs, 1, 1)).astype("int8")
+    x, w = anything(2, inputs, 7, 13, dtype="uint8"), anything(29, inputs, 1, 1, dtype="int8", seed=1)
     x[0], w[0] = 255, -128
-    same(bytes_convolution(inputs, 29, (7, 13), stride), x, w, sums_of_bytes(x, w, stride), BYTES)
+    same(bytes_convolution(inputs, 29, (7, 13), stride), x, w, convolved(x, w, stride), BYTES)
 
 
 def test_bytes_of_images_of_unknown_size(form):
     h, w = (te.var(name, "int64") for name in "hw")
-    generator = np.random.default_rng(0)
-    weights = generator.integers(-128, 128, (35, 6, 1, 1)).astype("int8")
-    func = bytes_convolution(6, 35, (h, w))
+    weights = anything(35, 6, 1, 1, dtype="int8")
+    runs = runs_of(bytes_convolution(6, 35, (h, w)), BYTES)
     for batch, size in SIZES:
-        x = generator.integers(0, 256, (batch, 6, *size)).astype("uint8")
-        same(func, x, weights, sums_of_bytes(x, weights), BYTES)
+        x = anything(batch, 6, *size, dtype="uint8", seed=1)
+        for run in runs:
+            run.computes(convolved(x, weights), x, weights)
 
 
 def test_results_of_bfloat16(form):
@@ -159,16 +122,16 @@ def test_results_of_bfloat16(form):
             y.shape, lambda *i: (tir.max(y(*i), tir.const(0, "float32")) * third).astype("bfloat16")
         )
 
-    x, w = numbers(1, 9, 7, 9), numbers(20, 9, 1, 1)
-    expected = (np.maximum(computed(x, w), 0) * np.float32(1 / 3)).astype(BFLOAT)
+    x, w = operand(1, 9, 7, 9), operand(20, 9, 1, 1)
+    expected = (np.maximum(convolved(x, w), 0) * np.float32(1 / 3)).astype(BFLOAT)
     same(convolution(9, 20, (7, 9), behind=behind), x, w, expected)
 
 
 def test_what_is_no_number_stays_in_its_pixel(form):
     """The last of an odd number of channels fills its word with zeros, not with what is beside it."""
-    x, w = numbers(1, 5, 12, 19), np.ones((9, 5, 1, 1), BFLOAT)
+    x, w = operand(1, 5, 12, 19), np.ones((9, 5, 1, 1), BFLOAT)
     x[0, 4, 1, 2], x[0, 0, 3, 8], x[0, 1, 2, 5] = np.inf, np.nan, -np.inf
-    expected = computed(x, w)
+    expected = convolved(x, w)
     assert np.isinf(expected).sum() == 18
     assert np.isnan(expected).sum() == 9
     same(convolution(5, 9, (12, 19)), x, w, expected)

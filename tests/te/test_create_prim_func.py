@@ -8,14 +8,11 @@ from relax import te, tir
 from relax.ir import DiagnosticError, structural_equal
 from relax.script import from_source
 from relax.tir import Block, For, PrimFunc
+from support import nodes
 
 
 def blocks_of(func: PrimFunc) -> dict[str, Block]:
-    found: dict[str, Block] = {}
-    tir.post_order_visit(
-        func, lambda node: found.setdefault(node.name_hint, node) if isinstance(node, Block) else None
-    )
-    return found
+    return {block.name_hint: block for block in nodes(func, Block)}
 
 
 def matmul(n, m, k, dtype="float32"):
@@ -124,9 +121,7 @@ def test_tensor_without_dimensions():
 
 def test_zero_sizes():
     func = te.create_prim_func(list(matmul(0, 5, 0)))
-    loops = []
-    tir.post_order_visit(func, lambda node: loops.append(node) if isinstance(node, For) else None)
-    assert [int(loop.extent) for loop in loops] == [0, 5, 0]
+    assert [int(loop.extent) for loop in nodes(func, For)] == [0, 5, 0]
     with pytest.raises(ValueError, match="a dimension must be ≥ 0, found -1"):
         te.placeholder((-1,))
 
@@ -136,11 +131,7 @@ def test_index_dtype_override():
     a = te.placeholder((n, 4), name="A")
     b = te.compute((n, 4), lambda i, j: a[i, j] + (i * 4 + j).astype("float32"), "B")
     func = te.create_prim_func([a, b], index_dtype_override="int64")
-    dtypes = set()
-    tir.post_order_visit(
-        func, lambda node: dtypes.add(node.loop_var.dtype) if isinstance(node, For) else None
-    )
-    assert dtypes == {"int64"}
+    assert {loop.loop_var.dtype for loop in nodes(func, For)} == {"int64"}
     assert func.buffer_map[func.params[0]].shape[0].dtype == "int64"
 
 

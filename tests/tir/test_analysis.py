@@ -9,6 +9,7 @@ from relax.ir import DiagnosticError, IRModule
 from relax.prim import simplify
 from relax.tir import analysis
 from relax.tir.analysis import CallEffectKind
+from support import nodes
 
 HEAD = """
 @T.prim_func
@@ -17,11 +18,7 @@ def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), m: T.int32):
 
 
 def blocks(func):
-    found = {}
-    tir.stmt_functor.post_order_visit(
-        func.body, lambda n: found.setdefault(n.name_hint, n) if isinstance(n, tir.Block) else None
-    )
-    return found
+    return {block.name_hint: block for block in nodes(func.body, tir.Block)}
 
 
 # ---------------------------------------------------------------------------------------------- regions

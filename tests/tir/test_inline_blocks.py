@@ -11,6 +11,7 @@ import relax
 from relax import te, tir, topi
 from relax.ir import assert_structural_equal
 from relax.tir.inline_blocks import inline_blocks
+from support import nodes
 
 HEADER = "from relax.script import ir as I, tir as T\n\n@I.ir_module\nclass Module:\n    @T.prim_func\n"
 
@@ -21,11 +22,7 @@ def parse(text):
 
 
 def blocks(func):
-    names = []
-    tir.stmt_functor.post_order_visit(
-        func.body, lambda node: names.append(node.name_hint) if isinstance(node, tir.Block) else None
-    )
-    return [name for name in names if name != "root"]
+    return [block.name_hint for block in nodes(func.body, tir.Block) if block.name_hint != "root"]
 
 
 def same(before, after, *shapes, dtype="float32", out=-1):

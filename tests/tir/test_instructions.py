@@ -19,6 +19,7 @@ from relax.prim.instructions import dot_u8s8, fma, fused, prefetch, vector_reduc
 from relax.script import from_source
 from relax.script import tir as T
 from relax.tir import interpret
+from support import compiled, interpreted, same
 
 AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4"
 
@@ -26,12 +27,8 @@ AVX512 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4"
 def check(func, *args):
     """The printed text is the function; the interpreter and compiled code compute the same bits."""
     assert_structural_equal(from_source(func.script(), {"T": T}), func)
-    exact, compiled = ([a.copy() if isinstance(a, np.ndarray) else a for a in args] for _ in range(2))
-    interpret(func, *exact)
-    codegen.build_module({"main": func})["main"](*compiled)
-    for found, expected in zip(compiled, exact):
-        if isinstance(found, np.ndarray):
-            np.testing.assert_array_equal(found, expected)
+    exact = interpreted(func, *args)
+    same(compiled(func, *args), exact)
     return exact
 
 

@@ -88,15 +88,13 @@ def test_errors(parse, body, kind, message):
     "dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"]
 )
 def test_floats_are_rounded_after_every_operation(parse, dtype):
-    func = parse(
-        f"""
+    func = parse(f"""
 @T.prim_func
 def f(A: T.Buffer(("n",), "{dtype}"), B: T.Buffer(("n",), "{dtype}")):
     n = T.int64()
     for i in range(n):
         B[i] = A[i] * A[i] + A[i] / T.{dtype}(3) - T.{dtype}(0.1)
-"""
-    )
+""")
     kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
     a = np.array([0.0, -0.0, 1.0, 2.5, 17.0, 300.0, np.nan], "float64").astype(kind)
     out = np.zeros_like(a)
@@ -113,14 +111,12 @@ def f(A: T.Buffer(("n",), "{dtype}"), B: T.Buffer(("n",), "{dtype}")):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_integers_wrap(parse, dtype):
-    func = parse(
-        f"""
+    func = parse(f"""
 @T.prim_func
 def f(A: T.Buffer((3,), "{dtype}"), B: T.Buffer((3,), "{dtype}")):
     for i in range(3):
         B[i] = A[i] * A[i] + A[i] - T.{dtype}(7)
-"""
-    )
+""")
     info = np.iinfo(dtype)
     a = np.array([info.max, info.min, 11], dtype)
     out = np.zeros_like(a)
@@ -130,8 +126,7 @@ def f(A: T.Buffer((3,), "{dtype}"), B: T.Buffer((3,), "{dtype}")):
 
 
 def test_fresh_storage_holds_garbage(parse):
-    func = parse(
-        """
+    func = parse("""
 @T.prim_func
 def f(A: T.Buffer((2,), "float32")):
     t = T.alloc_buffer((2,))
@@ -139,22 +134,19 @@ def f(A: T.Buffer((2,), "float32")):
         with T.block("b"):
             v = T.axis.spatial(2, i)
             A[v] = t[v]
-"""
-    )
+""")
     a = np.zeros(2, "float32")
     interpret(func, a)
     assert np.isnan(a).all()
 
 
 def test_order_of_parallel_loops_can_be_reversed(parse):
-    func = parse(
-        """
+    func = parse("""
 @T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     for i in T.parallel(3):
         A[i + 1] = A[i]
-"""
-    )
+""")
     forward, backward = np.arange(4, dtype="int32"), np.arange(4, dtype="int32")
     interpret(func, forward)
     interpret(func, backward, reverse_parallel=True)
@@ -163,8 +155,7 @@ def f(A: T.Buffer((4,), "int32")):
 
 
 def test_vector_buffers_and_casts(parse):
-    func = parse(
-        """
+    func = parse("""
 @T.prim_func
 def f(A: T.Buffer((2,), "float32x4"), B: T.Buffer((4,), "int32")):
     A[1] = A[0] + T.Broadcast(T.float32(1), 4)
@@ -172,8 +163,7 @@ def f(A: T.Buffer((2,), "float32x4"), B: T.Buffer((4,), "int32")):
     B[1] = T.Cast("int32", T.float32(1e20))
     B[2] = T.Cast("int32", T.float32(-2.7))
     B[3] = T.reinterpret("int32", T.float32(1))
-"""
-    )
+""")
     a, b = np.zeros((2, 4), "float32"), np.zeros(4, "int32")
     interpret(func, a, b)
     np.testing.assert_array_equal(a[1], np.ones(4))
@@ -183,8 +173,7 @@ def f(A: T.Buffer((2,), "float32x4"), B: T.Buffer((4,), "int32")):
 def test_recursion(parse):
     from relax.script import from_source
 
-    module = from_source(
-        """
+    module = from_source("""
 from relax.script import ir as I, tir as T
 @I.ir_module
 class Module:
@@ -194,8 +183,7 @@ class Module:
         if n > 0:
             A[0] = A[0] + n
             Module.f(A.data, n - 1)
-"""
-    )
+""")
     a = np.zeros(1, "int32")
     interpret(module["f"], a, 10, module=module)
     assert a[0] == 55

@@ -13,10 +13,7 @@ from relax.script import from_source
 from relax.target import Target
 from relax.tir import interpret
 from relax.tir.transform import NOT_PARALLEL, OutlineParallelLoops, lower
-
-
-def module(text):
-    return from_source("from relax.script import ir as I, tir as T\n" + text, check_well_formed=True)
+from support import compiled, interpreted, module, nodes, numbers, same
 
 
 def outlined(text, **options):
@@ -39,26 +36,14 @@ def check(text, *args):
     assert tir.verify_well_formed(after)
     assert lower(after) is after
     assert_structural_equal(from_source(after.script()), after)
-    results = []
-    built = codegen.build_module(before)["main"]
-    for run in (
-        lambda *values: interpret(before["main"], *values, module=before),
-        lambda *values: interpret(after["main"], *values, module=after),
-        lambda *values: interpret(after["main"], *values, module=after, reverse_parallel=True),
-        built,
-    ):
-        copies = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
-        run(*copies)
-        results.append(copies)
-    for other in results[1:]:
-        for a, b in zip(results[0], other, strict=True):
-            np.testing.assert_array_equal(a, b)
+    expected = interpreted(before["main"], *args, module=before)
+    for reverse in (False, True):
+        same(interpreted(after["main"], *args, module=after, reverse_parallel=reverse), expected)
+    same(compiled(before, *args), expected)
     return after
 
 
 COPY = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         T.func_attr({"tir.noalias": True})
@@ -67,8 +52,6 @@ class Module:
 """
 
 COPY_OUTLINED = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         T.func_attr({"tir.noalias": True})
@@ -87,8 +70,6 @@ def test_before_and_after():
 
 
 SCALARS = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(a: T.handle, b: T.handle, scale: T.float32, m: T.int32):
         n = T.int64()
@@ -108,7 +89,7 @@ class Module:
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_sizes_scalars_and_allocations_are_passed(n):
-    a, b = np.random.rand(n, 4).astype("float32"), np.zeros((n, 4), "float32")
+    a, b = numbers(n, 4), np.zeros((n, 4), "float32")
     after = check(SCALARS, a, b, 2.5, 3)
     assert names(after) == ["main", "main_parallel", "main_parallel_1"]
     assert "T.parallel(" not in after.script()
@@ -122,8 +103,6 @@ def test_a_name_in_use_is_not_taken():
 
 
 VIEWS = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(a: T.handle):
         n = T.int64()
@@ -138,13 +117,11 @@ class Module:
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_views_are_declared_again(n):
-    after = check(VIEWS, np.random.rand(n, 4).astype("float32"))
+    after = check(VIEWS, numbers(n, 4))
     assert "flat = T.decl_buffer((n * 4,), data=" in after["main_parallel"].script()
 
 
 STRIDED = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(a: T.handle, B: T.Buffer((3, 2), "int32")):
         s, t = T.int64(), T.int64()
@@ -182,8 +159,6 @@ def test_a_loop_stays_serial_and_says_why(reason):
     loop, body, before = DECLINES[reason]
     after = OutlineParallelLoops()(
         module(f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def main(A: T.Buffer((8,), "float32"), N: T.Buffer((1,), "int32"), o: T.handle):
         k = T.int64()
@@ -194,15 +169,9 @@ class Module:
 """)
     )
     assert names(after) == ["main"]
-    (serial,) = loops(after["main"])
+    (serial,) = nodes(after["main"], tir.For)
     assert serial.kind is tir.ForKind.SERIAL
     assert serial.annotations == ({NOT_PARALLEL: reason} if reason else {"wish": 1})
-
-
-def loops(func):
-    found = []
-    tir.post_order_visit(func, lambda node: found.append(node) if isinstance(node, tir.For) else None)
-    return found
 
 
 def test_a_let_bound_pointer_is_not_passed():
@@ -213,15 +182,13 @@ def test_a_let_bound_pointer_is_not_passed():
     body = tir.LetStmt(pointer, tir.address_of(a[0]), tir.DeclBuffer(view, loop))
     after = OutlineParallelLoops()(IRModule({"main": tir.PrimFunc((handle,), body, buffer_map={handle: a})}))
     assert names(after) == ["main"]
-    (serial,) = loops(after["main"])
+    (serial,) = nodes(after["main"], tir.For)
     assert serial.kind is tir.ForKind.SERIAL
     assert serial.annotations == {NOT_PARALLEL: "the pointer q is neither a parameter nor an allocation"}
 
 
 def test_a_bare_pointer_that_is_a_parameter_is_passed():
     text = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(p: T.handle):
         V = T.decl_buffer((8,), data=p)
@@ -269,7 +236,7 @@ def test_arguments_that_overlap_are_refused_as_before():
 
 def test_a_lone_function_keeps_its_parallel_loops():
     func = lower(module(COPY)["main"])
-    assert loops(func)[0].kind is tir.ForKind.PARALLEL
+    assert nodes(func, tir.For)[0].kind is tir.ForKind.PARALLEL
     assert lower(func) is func
 
 
@@ -281,8 +248,6 @@ def test_a_parallel_for_takes_a_call_of_a_range():
 # ------------------------------------------------------------------------------------- machine code
 
 MATMUL = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(a: T.handle, b: T.handle, c: T.handle):
         T.func_attr({{"tir.noalias": True}})
@@ -298,8 +263,6 @@ class Module:
 """
 
 ROWS = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(A: T.Buffer((64, 256), "float32"), B: T.Buffer((64, 256), "float32")):
         T.func_attr({{"tir.noalias": True}})
@@ -330,8 +293,6 @@ def test_vectors_and_checks_are_those_of_a_serial_loop(text):
 
 def test_an_error_inside_names_the_function_of_the_loop():
     text = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int64")):
         for i in T.parallel(8):
@@ -349,8 +310,6 @@ class Module:
 
 
 NESTED = """
-@I.ir_module
-class Module:
     @T.prim_func
     def main(a: T.handle, b: T.handle):
         T.func_attr({"tir.noalias": True})
@@ -369,7 +328,7 @@ class Module:
 
 @pytest.mark.parametrize("n, m", [(0, 3), (1, 1), (1, 40), (5, 7), (3, 0)])
 def test_a_loop_inside_that_stays_parallel_is_a_function_of_its_own(n, m):
-    a = np.random.rand(n, m).astype("float32")
+    a = numbers(n, m)
     after = check(NESTED, a, np.zeros((n, m), "float32"))
     assert names(after) == ["main", "main_parallel", "main_parallel_1", "main_parallel_2"]
     assert after["main"].script().count("parallel_for") == 1

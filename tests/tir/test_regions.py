@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from relax import tir
 from relax.tir import Block
+from support import nodes
 
 FRAME = """
 @T.prim_func
@@ -60,8 +60,4 @@ def test_what_a_block_allocates_is_its_own(parse):
 
 
 def block(func):
-    found = []
-    tir.post_order_visit(
-        func, lambda n: found.append(n) if isinstance(n, Block) and n.name_hint == "b" else None
-    )
-    return found[0]
+    return next(found for found in nodes(func, Block) if found.name_hint == "b")

@@ -10,6 +10,7 @@ from relax import tir
 from relax.codegen import build_module
 from relax.ir import IRModule, assert_structural_equal
 from relax.script import from_source
+from support import nodes
 
 CLAMPED = """
 @I.ir_module
@@ -28,11 +29,7 @@ PROVEN = CLAMPED.replace("S[0]", "T.max(S[0], T.int64(0))")
 
 
 def bound_sizes(func: tir.PrimFunc) -> list[tir.Var]:
-    found: list[tir.Var] = []
-    tir.stmt_functor.post_order_visit(
-        func.body, lambda node: found.append(node.var) if isinstance(node, tir.LetStmt) else None
-    )
-    return found
+    return [let.var for let in nodes(func.body, tir.LetStmt)]
 
 
 def program(text: str) -> IRModule:

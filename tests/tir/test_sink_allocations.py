@@ -8,6 +8,7 @@ import pytest
 from relax import tir
 from relax.ir import IRModule, assert_structural_equal
 from relax.tir.transform import SinkAllocations
+from support import interpreted, same
 
 HEAD = "@T.prim_func\ndef main(A: T.Buffer((16, 8), 'float32'), B: T.Buffer((16, 8), 'float32')):\n"
 TWO_STAGES = (
@@ -37,12 +38,9 @@ def run(func):
     after = once["main"]
     tir.verify_well_formed(after)
     if after is not func:
-        first, second, third = arrays(), arrays(), arrays()
-        tir.interpret(func, *first)
-        tir.interpret(after, *second)
-        np.testing.assert_array_equal(first[1], second[1])
-        tir.interpret(tir.lower(func), *third)
-        np.testing.assert_array_equal(first[1], third[1])
+        expected = interpreted(func, *arrays())
+        for other in (after, tir.lower(func)):
+            same(interpreted(other, *arrays()), expected)
     return after
 
 

@@ -33,14 +33,12 @@ def test_sizes_and_scalars(func, parse):
     made = specialize(func, {n: 3, m: 4, func.params[2]: 1})
     assert_structural_equal(
         made,
-        parse(
-            """
+        parse("""
 @T.prim_func
 def f(A: T.Buffer((3, 4), "float32"), B: T.Buffer((T.int64(3) * 2, 4), "float32")):
     for i, j in T.grid(T.int64(3), T.int64(4)):
         B[i * 2 + T.int64(1), j] = A[i, j]
-"""
-        ),
+"""),
     )
     assert specialize(func, {n: 3}).params == func.params
 

@@ -14,6 +14,7 @@ from relax.script import tir as T
 from relax.tir import interpret
 from relax.tir.transform import NOT_VECTORIZED, VectorizeLoop
 from relax.tir.transform.simplify import simplify_again, simplify_func
+from support import PLAIN_LOOPS, compiled, interpreted, nodes, same
 
 
 def vectorized(func):
@@ -22,18 +23,8 @@ def vectorized(func):
 
 def reasons(func):
     """The reasons why loops stayed serial."""
-    found = []
-    walk(
-        func.body,
-        lambda n: found.append(n.annotations.get(NOT_VECTORIZED)) if isinstance(n, tir.For) else None,
-    )
+    found = [loop.annotations.get(NOT_VECTORIZED) for loop in nodes(func.body, tir.For)]
     return [reason for reason in found if reason is not None]
-
-
-def branches(func):
-    found = []
-    walk(func.body, lambda n: found.append(n) if isinstance(n, tir.IfThenElse) else None)
-    return found
 
 
 def check(func, *args, serial=False):
@@ -42,19 +33,9 @@ def check(func, *args, serial=False):
     assert bool(reasons(lowered)) == serial, reasons(lowered)
     assert_structural_equal(from_source(lowered.script(), {"T": T}), lowered)
     tir.analysis.verify_well_formed(lowered)
-    results = []
-    runs = (
-        lambda *a: interpret(func, *a),
-        lambda *a: interpret(lowered, *a),
-        codegen.build_module({"main": func})["main"],
-    )
-    for run in runs:
-        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-        run(*copies)
-        results.append([a for a in copies if isinstance(a, np.ndarray)])
-    for result in results[1:]:
-        for found, expected in zip(result, results[0]):
-            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    expected = interpreted(func, *args)
+    same(interpreted(lowered, *args), expected, rtol=1e-6)
+    same(compiled(func, *args, target=PLAIN_LOOPS), expected, rtol=1e-6)
     return lowered
 
 
@@ -221,14 +202,9 @@ def test_masks(func):
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
 @pytest.mark.parametrize("func", bodies(), ids=lambda func: func.attrs["global_symbol"])
 def test_masks_on_machines_without_mask_registers(func, mcpu):
-    results = []
-    built = codegen.build_module({"main": func}, f"llvm -mcpu={mcpu}")["main"]
-    for run in (lambda *a: interpret(func, *a), built):
-        arrays = [data(40), data(40) * 3]
-        run(*arrays)
-        results.append(arrays)
-    for found, expected in zip(*results):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    arrays = data(40), data(40) * 3
+    found = compiled(func, *arrays, target=f"llvm -mcpu={mcpu}")
+    same(found, interpreted(func, *arrays), rtol=1e-6)
 
 
 def test_the_uniform_parts_of_an_arm_that_no_iteration_takes_are_not_evaluated():
@@ -529,7 +505,7 @@ def test_uniform_parts_that_cannot_fail_need_no_guard():
 
     for n in (1, 5, 16, 20):
         lowered = check(f, data(n * 3).reshape(n, 3), data(n * 3).reshape(3, n), np.zeros((n, n), "float32"))
-        assert not branches(lowered)
+        assert not nodes(lowered, tir.IfThenElse)
     assert "out of bounds" not in codegen.build_module(f).get_source()
 
 

@@ -100,8 +100,7 @@ def test_valid_neighbours():
 
 def test_every_problem_is_reported_with_its_place(parse):
     with pytest.raises(DiagnosticError) as caught:
-        parse(
-            """
+        parse("""
 @T.prim_func
 def f(A: T.Buffer((4,), "float32")):
     m = T.int64()
@@ -109,8 +108,7 @@ def f(A: T.Buffer((4,), "float32")):
         A[i] = T.float32(0)
     k = T.int64()
     A[k] = T.float32(1)
-"""
-        )
+""")
     assert [(d.code, d.span.line) for d in caught.value.diagnostics] == [("E5101", 6), ("E5101", 9)]
 
 

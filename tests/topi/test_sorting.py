@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from relax import te, tir, topi
+from relax import te, topi
 from relax.codegen import build_module
 from relax.runtime import num_threads, set_num_threads
+from support import PLAIN_LOOPS, compiled, interpreted, same
 
 
 def first_of(k, axis, largest, dtype="float32", of=("n", "m")):
@@ -25,13 +28,11 @@ def expected(x, k, axis, largest):
     return np.take_along_axis(x, indices, axis), indices
 
 
-def check(func, x, k, axis, largest):
-    for run in (build_module(func)["main"], lambda *args: tir.interpret(func, *args)):
-        values, indices = expected(x, k, axis, largest)
-        found = np.full_like(values, 77, order="C"), np.full(values.shape, 77, "int64")
-        run(x, *found)
-        np.testing.assert_array_equal(found[1], indices)
-        np.testing.assert_array_equal(found[0], values)
+def check(x, k, axis, largest):
+    func = first_of(k, axis, largest, x.dtype.name)
+    values, indices = expected(x, k, axis, largest)
+    for run in (interpreted, partial(compiled, target=PLAIN_LOOPS)):
+        same(run(func, x, np.zeros_like(values, order="C"), np.full(indices.shape, 77)), [x, values, indices])
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -39,20 +40,20 @@ def check(func, x, k, axis, largest):
 def test_few_and_many(k, size, largest):
     """65 are as many as are found by sorting the row."""
     x = np.random.default_rng(0).integers(-9, 9, (3, size)).astype("float32")  # with equal ones
-    check(first_of(k, 1, largest), x, k, 1, largest)
+    check(x, k, 1, largest)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 4])
 def test_another_axis(rows):
     x = np.random.default_rng(1).standard_normal((30, rows)).astype("float32")
-    check(first_of(4, 0, True), x, 4, 0, True)
+    check(x, 4, 0, True)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "int32", "uint8"])
 @pytest.mark.parametrize("largest", [True, False])
 def test_dtypes(dtype, largest):
     x = np.random.default_rng(2).integers(0, 99, (2, 50)).astype(dtype)
-    check(first_of(7, 1, largest, dtype), x, 7, 1, largest)
+    check(x, 7, 1, largest)
 
 
 @pytest.mark.parametrize(
@@ -60,20 +61,20 @@ def test_dtypes(dtype, largest):
 )
 def test_rows_that_are_in_order_already(ordered):
     x = np.stack([ordered(50), ordered(50)]).astype("float32")
-    check(first_of(6, 1, True), x, 6, 1, True)
+    check(x, 6, 1, True)
 
 
 @pytest.mark.parametrize("largest", [True, False])
 def test_nan_is_greater_than_every_number(largest):
     x = np.array([[1, np.nan, -np.inf, np.inf, 2, np.nan, -0.0, 0.0]], "float32")
     values, indices = np.empty((1, 5), "float32"), np.empty((1, 5), "int64")
-    build_module(first_of(5, 1, largest))["main"](x, values, indices)
+    build_module(first_of(5, 1, largest), PLAIN_LOOPS)["main"](x, values, indices)
     assert indices.tolist() == ([[1, 5, 3, 4, 0]] if largest else [[2, 6, 7, 0, 4]])
 
 
 def test_too_many_are_refused_when_it_runs():
     """Nothing is read beyond a row that has fewer elements."""
-    run = build_module(first_of(5, 1, True))["main"]
+    run = build_module(first_of(5, 1, True), PLAIN_LOOPS)["main"]
     with pytest.raises(IndexError):
         run(np.zeros((1, 3), "float32"), np.zeros((1, 5), "float32"), np.zeros((1, 5), "int64"))
 
@@ -88,12 +89,7 @@ def test_rows_are_sorted_side_by_side(shape, threads):
     before = num_threads()
     set_num_threads(threads)
     try:
-        for run in (
-            build_module(func)["main"],
-            lambda *args: tir.interpret(func, *args, reverse_parallel=True),
-        ):
-            found = np.full_like(x, 77)
-            run(x, found)
-            np.testing.assert_array_equal(found, np.sort(x, 2))
+        for run in (partial(interpreted, reverse_parallel=True), partial(compiled, target=PLAIN_LOOPS)):
+            same(run(func, x, np.full_like(x, 77)), [x, np.sort(x, 2)])
     finally:
         set_num_threads(before)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from relax.prim import Var, evaluate
 from relax.script import from_source
 from relax.tir import PrimFunc, Schedule
 from relax.tir.schedule import Trace
+
+sys.path.insert(0, str(Path(__file__).parent))  # schedule_programs
 
 HEAD = "from relax.script import tir as T\n"
 SIZES = (0, 1, 3, 8)
@@ -58,8 +62,11 @@ def compare(before: PrimFunc, *after: PrimFunc, sizes: Iterable[int] = SIZES) ->
 
 
 def replayed(sch: Schedule, func: PrimFunc | IRModule) -> list[Schedule]:
-    """The trace of a schedule applied to the original program: as it is, simplified, as Python text, as JSON."""
-    direct, simplified, text, saved = (Schedule(func, debug_mask="all") for _ in range(4))
+    """The trace of a schedule applied to the original program: as it is, simplified, as Python text, as JSON.
+
+    Without checks after each step: the programs are compared with that of the schedule, which was checked.
+    """
+    direct, simplified, text, saved = (Schedule(func, debug_mask="none") for _ in range(4))
     sch.trace.apply_to_schedule(direct)
     sch.trace.simplified().apply_to_schedule(simplified)
     names: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import PLUS_ONE, SUMS_OF_ROWS
 
 ELEMENTWISE = """
 @T.prim_func
@@ -21,17 +22,6 @@ def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32"), C: T.Bu
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
-SYMBOLIC = """
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] + T.float32(1)
 """
 
 
@@ -148,7 +138,7 @@ def test_symbolic_sizes_with_a_condition_inside(parse, check):
         _, inner = sch.split(sch.get_loops(sch.get_block("B"))[0], [None, 4])
         sch.blockize(inner)
 
-    after = check(parse(SYMBOLIC), steps)
+    after = check(parse(PLUS_ONE), steps)
     assert "T.where(vi_o * 4 + i_1 < n)" in after.script()
 
 
@@ -177,19 +167,7 @@ def main(a: T.handle, b: T.handle):
 @pytest.mark.parametrize("factors", [(4, None), (3, None), (None, 3)])
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_tiles_whose_size_is_symbolic(parse, check, factors, position):
-    func = parse("""
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i, k in T.grid(n, m):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-""")
+    func = parse(SUMS_OF_ROWS)
 
     def steps(sch):
         sch.split(sch.get_loops(sch.get_block("B"))[1], list(factors))

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from schedule_programs import PRODUCT
 
 from relax import codegen, tir
 from relax.tir import Schedule
@@ -20,21 +21,6 @@ def main(a: T.handle, b: T.handle):
         with T.block("B"):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = A[vi, vj] * T.float32(2)
-"""
-MATMUL = """
-@T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    T.func_attr({"tir.noalias": True})
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m, 5), "float32")
-    C = T.match_buffer(c, (n, 5), "float32")
-    for i, j, k in T.grid(n, 5, m):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """
 SCOPES = """
 @T.prim_func
@@ -211,7 +197,7 @@ def test_a_reduction_and_its_operands(parse, check, loops):
         if loops > 2:
             sch.cache_write(sch.get_block("C_local"), 0, "global")
 
-    check(parse(MATMUL), steps, sizes=(0, 1, 4))
+    check(parse(PRODUCT), steps, sizes=(0, 1, 4))
 
 
 def test_scopes(parse, check):
@@ -412,7 +398,7 @@ def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
 
 @pytest.mark.parametrize("n, m", [(0, 0), (1, 4), (5, 3)])
 def test_compiled(parse, n, m):
-    func = parse(MATMUL)
+    func = parse(PRODUCT)
     sch = Schedule(func)
     sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 2])
     for steps in (read("C", "A"), write("C", 0)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import PRODUCT_AND_CONSUMER
 
 HALO = """
 @T.prim_func
@@ -19,26 +20,6 @@ def main(a: T.handle, b: T.handle):
         with T.block("B"):
             vi = T.axis.spatial(n, i)
             B[vi] = P[vi] * P[vi + 2]
-"""
-MATMUL = """
-@T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m, 3), "float32")
-    C = T.match_buffer(c, (n, 3), "float32")
-    P = T.alloc_buffer((n, 3), "float32")
-    for i, j, k in T.grid(n, 3, m):
-        with T.block("P"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                P[vi, vj] = T.float32(0)
-            P[vi, vj] = P[vi, vj] + A[vi, vk] * B[vk, vj]
-    for i, j in T.grid(n, 3):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = P[vi, vj] + T.float32(1)
 """
 CHAIN = """
 @T.prim_func
@@ -111,15 +92,15 @@ def test_it_may_move_further_inside_again(parse, check):
 
 
 def test_a_reduction_sums_up_all_of_its_steps_there(parse, check):
-    after = check(parse(MATMUL), at("C", 0, 4))
+    after = check(parse(PRODUCT_AND_CONSUMER), at("C", 0, 4))
     assert "for ax0, ax1, ax2 in T.grid(T.int64(4), 3, m)" in after.script()
-    check(parse(MATMUL), at("C", 1))
+    check(parse(PRODUCT_AND_CONSUMER), at("C", 1))
 
 
 def test_unit_loops_are_kept_if_asked_for(parse, check):
-    after = check(parse(MATMUL), at("C", 1, preserve_unit_loops=True))
+    after = check(parse(PRODUCT_AND_CONSUMER), at("C", 1, preserve_unit_loops=True))
     assert "T.grid(T.int64(1), 1, m)" in after.script()
-    after = check(parse(MATMUL), at("C", 1))
+    after = check(parse(PRODUCT_AND_CONSUMER), at("C", 1))
     assert 'T.axis.remap("SSR", [i, j, ax0])' in after.script()
 
 

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import SUMS_AND_CONSUMER, SUMS_IN_ONE_LOOP, SUMS_OF_ROWS
 
 from relax.tir import Schedule
 
-ROWS = """
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i, k in T.grid(n, m):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-"""
 MATMUL = """
 @T.prim_func
 def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((6, 5), "float32"), C: T.Buffer((4, 5), "float32")):
@@ -55,7 +43,7 @@ def main(a: T.handle, b: T.handle):
             vi, vk = T.axis.remap("SR", [i, k])
             B[vi] = B[vi] + A[vi, vk]
 """)
-    check(parse(ROWS), decompose(0), expected)
+    check(parse(SUMS_OF_ROWS), decompose(0), expected)
 
 
 def test_the_init_stands_in_front_of_the_reduction_loop(parse, check):
@@ -74,7 +62,7 @@ def main(a: T.handle, b: T.handle):
                 vi, vk = T.axis.remap("SR", [i, k])
                 B[vi] = B[vi] + A[vi, vk]
 """)
-    check(parse(ROWS), decompose(1), expected)
+    check(parse(SUMS_OF_ROWS), decompose(1), expected)
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -103,7 +91,7 @@ def test_a_split_reduction_drops_its_condition_from_the_init(parse, check, facto
         outer, _ = sch.split(k, [None, factor])
         sch.decompose_reduction(block, outer)
 
-    after = check(parse(ROWS), steps, sizes=(0, 1, 7))
+    after = check(parse(SUMS_OF_ROWS), steps, sizes=(0, 1, 7))
     init = after.script().partition("B_update")[0]
     assert "T.where(i_0 * 4 + i_1 < n)" in init
     assert "k_" not in init.partition("B_init")[2].partition("for k_0")[0]
@@ -142,20 +130,7 @@ def test_vectorised_loops_stay_so_in_the_init(parse, check):
 
 
 def test_a_consumer_in_the_same_iteration_stays_behind(parse, check):
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-    for i in range(4):
-        for k in range(6):
-            with T.block("B"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    B[vi] = T.float32(0)
-                B[vi] = B[vi] + A[vi, vk]
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = B[vi] * T.float32(2)
-""")
+    func = parse(SUMS_AND_CONSUMER)
     check(func, decompose(0))
     after = check(func, decompose(1))
     names = [line.strip() for line in after.script().splitlines() if "T.block" in line]
@@ -182,17 +157,7 @@ def main(A: T.Buffer((3, 5), "int32"), I: T.Buffer((3,), "int32"), V: T.Buffer((
 
 
 def test_a_loop_of_both_kinds(parse, check):
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
-    for f in range(24):
-        with T.block("B"):
-            vi = T.axis.spatial(4, f // 6)
-            vk = T.axis.reduce(6, f % 6)
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-""")
+    func = parse(SUMS_IN_ONE_LOOP)
     check(func, decompose(0))
 
 
@@ -228,7 +193,7 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 
 
 def test_a_reduction_loop_further_out_is_refused(parse, refuse):
-    func = parse(ROWS.replace("for i, k in T.grid(n, m)", "for k, i in T.grid(m, n)"))
+    func = parse(SUMS_OF_ROWS.replace("for i, k in T.grid(n, m)", "for k, i in T.grid(m, n)"))
     text = refuse(func, decompose(1))
     assert "loop k, outside of i, is bound to a reduction variable of block B" in text
     assert "help: give loop k, or one outside of it" in text

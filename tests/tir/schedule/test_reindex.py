@@ -3,22 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import PRODUCT
 
-MATMUL = """
-@T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    T.func_attr({"tir.noalias": True})
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m, 5), "float32")
-    C = T.match_buffer(c, (n, 5), "float32")
-    for i, j, k in T.grid(n, 5, m):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
 TRANSPOSE = """
 @T.prim_func
 def main(a: T.handle, b: T.handle):
@@ -101,7 +87,7 @@ def test_a_reduction_and_its_operands(parse, check):
         on("C", "reindex", ("write", 0))(sch)
         on("C", "reindex_cache_read", "A", "local", lambda i, j, k: (k, i))(sch)
 
-    after = check(parse(MATMUL), steps, sizes=(0, 1, 4))
+    after = check(parse(PRODUCT), steps, sizes=(0, 1, 4))
     assert "C_reindex[vi, vj] = C_reindex[vi, vj] + A_local[vk, vi] * B_reindex[vj, vk]" in after.script()
 
     def write(sch):
@@ -109,7 +95,7 @@ def test_a_reduction_and_its_operands(parse, check):
         sch.split(k, [None, 2])
         on("C", "reindex_cache_write", 0, "local", lambda i, j, k: (j, i))(sch)
 
-    after = check(parse(MATMUL), write, sizes=(0, 1, 4))
+    after = check(parse(PRODUCT), write, sizes=(0, 1, 4))
     assert "C[v0, v1] = C_local[v1, v0]" in after.script()
 
 
@@ -143,23 +129,23 @@ def main(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
     "text, steps, message",
     [
         (
-            MATMUL,
+            PRODUCT,
             on("C", "reindex_cache_read", "C", "local", lambda i, j, k: (i, j)),
             "block C reads no buffer called C",
         ),
         (
-            MATMUL,
+            PRODUCT,
             on("C", "reindex_cache_read", "A", "local", lambda i, j: (i, j)),
             "the index map takes 2 indices",
         ),
         (
-            MATMUL,
+            PRODUCT,
             on("C", "reindex_cache_read", "A", "local", lambda i, j, k: (i, k // 2)),
             "moves two elements to one place",
         ),
-        (MATMUL, on("C", "reindex_cache_write", 0, "local", lambda i, j, k: (i,)), "E8002"),
+        (PRODUCT, on("C", "reindex_cache_write", 0, "local", lambda i, j, k: (i,)), "E8002"),
         (
-            MATMUL,
+            PRODUCT,
             on("C", "reindex_cache_write", 0, "local", lambda i, j, k: (i, j, k)),
             "the index map uses vk, over which block C sums up",
         ),

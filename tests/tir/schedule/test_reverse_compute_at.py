@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import PRODUCT_AND_CONSUMER
 
 SIMPLE = """
 @T.prim_func
@@ -19,26 +20,6 @@ def main(a: T.handle, b: T.handle):
         with T.block("B"):
             vi = T.axis.spatial(n, i)
             B[vi] = P[vi] + T.float32(1)
-"""
-MATMUL = """
-@T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m, 3), "float32")
-    C = T.match_buffer(c, (n, 3), "float32")
-    P = T.alloc_buffer((n, 3), "float32")
-    for i, j, k in T.grid(n, 3, m):
-        with T.block("P"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                P[vi, vj] = T.float32(0)
-            P[vi, vj] = P[vi, vj] + A[vi, vk] * B[vk, vj]
-    for i, j in T.grid(n, 3):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = P[vi, vj] + T.float32(1)
 """
 
 
@@ -96,14 +77,14 @@ def main(a: T.handle, b: T.handle):
 
 def test_an_epilogue_follows_a_reduction(parse, check):
     for number in (0, 1):
-        check(parse(MATMUL), at("P", number, block="C"))
-    check(parse(MATMUL), at("P", 0, 4, block="C"))
+        check(parse(PRODUCT_AND_CONSUMER), at("P", number, block="C"))
+    check(parse(PRODUCT_AND_CONSUMER), at("P", 0, 4, block="C"))
 
 
 def test_a_sum_that_is_not_finished_is_refused(parse, refuse):
-    text = refuse(parse(MATMUL), at("P", 2, block="C"))
+    text = refuse(parse(PRODUCT_AND_CONSUMER), at("P", 2, block="C"))
     assert "block C" in text
-    static = MATMUL.replace("m = T.int64()", "m = 4").replace("n = T.int64()", "n = 3")
+    static = PRODUCT_AND_CONSUMER.replace("m = T.int64()", "m = 4").replace("n = T.int64()", "n = 3")
     text = refuse(parse(static), at("P", 2, block="C"))
     assert (
         "block C may read elements of buffer P that block P has not written before in the same iterations of the "
@@ -219,7 +200,7 @@ def main(A: T.Buffer((9,), "float32"), B: T.Buffer((8,), "float32")):
 
 
 def test_refusals(parse, refuse):
-    func = parse(MATMUL)
+    func = parse(PRODUCT_AND_CONSUMER)
     assert "loop i is around block C already" in refuse(func, at("C", 0, block="C"))
     assert "no block below loop i writes what block P reads" in refuse(func, at("C", 0, block="P"))
     broadcast = parse("""

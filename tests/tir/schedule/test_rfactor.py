@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from schedule_programs import SUMS_AND_CONSUMER, SUMS_IN_ONE_LOOP, SUMS_OF_ROWS
 
 from relax import te, tir, topi
 from relax.tir import Schedule
 
-ROWS = """
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i, k in T.grid(n, m):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-"""
 STATIC = """
 @T.prim_func
 def main(A: T.Buffer((3, 8), "DTYPE"), B: T.Buffer((3,), "DTYPE")):
@@ -86,18 +74,18 @@ def main(A: T.Buffer((3, 8), "float32"), B: T.Buffer((3,), "float32")):
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
 def test_the_place_of_the_new_dimension(parse, check, which, axis):
-    check(parse(ROWS), factor(which, axis), sizes=(1, 5))
+    check(parse(SUMS_OF_ROWS), factor(which, axis), sizes=(1, 5))
 
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("factors", [(None, 4), (3, None), (None, 1), (1, None), (None, 2, 2)])
 def test_sizes_that_do_not_divide(parse, check, which, factors):
-    check(parse(ROWS), factor(which, 0, factors))
+    check(parse(SUMS_OF_ROWS), factor(which, 0, factors))
 
 
 def test_a_part_without_elements_starts_all_the_same(parse, check):
     """Of 3 elements in parts by k_1 of 4, the last part has none: its condition is inside, behind the init."""
-    after = check(parse(ROWS), factor(1), sizes=(1, 3))
+    after = check(parse(SUMS_OF_ROWS), factor(1), sizes=(1, 3))
     assert "T.where" not in after.script()
     assert "if vk_0 * 4 + vk_1 < m:" in after.script()
 
@@ -106,7 +94,7 @@ def test_the_whole_loop(parse, check):
     def steps(sch):
         return sch.rfactor(sch.get_loops(sch.get_block("B"))[1], 1)
 
-    check(parse(ROWS), steps)
+    check(parse(SUMS_OF_ROWS), steps)
 
 
 def test_twice(parse, check):
@@ -118,7 +106,7 @@ def test_twice(parse, check):
         sch.rfactor(sch.get_loops(parts)[2], 0)
         assert sch.get(block).name_hint == "B"
 
-    after = check(parse(ROWS), steps)
+    after = check(parse(SUMS_OF_ROWS), steps)
     assert 'T.block("B_rf_rf")' in after.script()
 
 
@@ -127,24 +115,11 @@ def test_the_factored_loop_runs_in_parallel(parse, check):
         parts = factor(0)(sch)
         sch.parallel(sch.get_loops(parts)[1])
 
-    check(parse(ROWS), steps, sizes=(0, 1, 5))
+    check(parse(SUMS_OF_ROWS), steps, sizes=(0, 1, 5))
 
 
 def test_a_consumer_inside_an_outer_loop(parse, check):
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-    for i in range(4):
-        for k in range(6):
-            with T.block("B"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    B[vi] = T.float32(0)
-                B[vi] = B[vi] + A[vi, vk]
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = B[vi] * T.float32(2)
-""")
+    func = parse(SUMS_AND_CONSUMER)
     check(func, factor(0, factors=(None, 2)))
 
 
@@ -269,7 +244,7 @@ def test_two_sums(check):
 
 
 def test_loops_that_cannot_be_factored(parse, refuse):
-    func = parse(ROWS)
+    func = parse(SUMS_OF_ROWS)
     text = refuse(func, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B"))[0], 0))
     assert (
         "rfactor: loop i is bound to a data-parallel variable of block B; only loops of a reduction alone"
@@ -298,17 +273,7 @@ def main(A: T.Buffer((6,), "float32"), B: T.Buffer((1,), "float32"), C: T.Buffer
 
 
 def test_a_loop_of_both_kinds_is_refused(parse, refuse):
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
-    for f in range(24):
-        with T.block("B"):
-            vi = T.axis.spatial(4, f // 6)
-            vk = T.axis.reduce(6, f % 6)
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-""")
+    func = parse(SUMS_IN_ONE_LOOP)
     text = refuse(func, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B"))[0], 0))
     assert "loop f is bound to a data-parallel variable of block B" in text
 
@@ -319,7 +284,9 @@ def test_no_init_is_refused(parse, refuse):
         sch.decompose_reduction(block, sch.get_loops(block)[0])
 
     text = refuse(
-        parse(ROWS), decomposed, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B_update"))[1], 0)
+        parse(SUMS_OF_ROWS),
+        decomposed,
+        lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B_update"))[1], 0),
     )
     assert "block B_update is not a reduction block: it has no init" in text
 
@@ -332,7 +299,7 @@ def test_loops_around_both_blocks(parse, check, which):
         parts = sch.rfactor(loops[which], 1, merge_loops=True)
         assert sch.get(sch.get_loops(parts)[0]) is sch.get(sch.get_loops(sch.get_block("B"))[0])
 
-    check(parse(ROWS), steps)
+    check(parse(SUMS_OF_ROWS), steps)
 
 
 def test_loops_around_both_blocks_of_a_tile(parse, check):

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import PLUS_ONE
 
 from relax import tir
 from relax.tir import Schedule
 
-ELEMENTWISE = """
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] + T.float32(1)
-"""
 STATIC = """
 @T.prim_func
 def main(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
@@ -49,7 +39,7 @@ def main(a: T.handle, b: T.handle):
             T.where(i_0 * 4 + i_1 < n)
             B[vi] = A[vi] + T.float32(1)
 """)
-    check(parse(ELEMENTWISE), split_by(None, 4), expected)
+    check(parse(PLUS_ONE), split_by(None, 4), expected)
 
 
 @pytest.mark.parametrize("factors", [(3, None), (None, 3), (2, 2, None), (12,), (2, None, 3)])
@@ -69,13 +59,13 @@ def test_unit_loops_leave_the_bindings(parse, check):
 
 
 def test_without_a_condition_the_caller_must_divide(parse, same_values):
-    sch = Schedule(parse(ELEMENTWISE))
+    sch = Schedule(parse(PLUS_ONE))
     split_by(None, 4, disable_predication=True)(sch)
     after = sch.mod["main"]
     assert "T.where" not in after.script()
-    same_values(parse(ELEMENTWISE), after, sizes=(0, 8))
+    same_values(parse(PLUS_ONE), after, sizes=(0, 8))
     with pytest.raises(AssertionError, match="the extent n of loop i must be a multiple of 4"):
-        same_values(parse(ELEMENTWISE), after, sizes=(3,))
+        same_values(parse(PLUS_ONE), after, sizes=(3,))
 
 
 def test_random_integers_are_factors(parse, check):
@@ -141,14 +131,14 @@ def test_symbolic_factors(parse, check):
         sch.split(loop, [None, sch.get_size("n") // 4 + v])
         assert str(sch.trace).endswith('factors=[None, sch.get_size("n") // 4 + v2.astype("int64")])\n')
 
-    check(parse(ELEMENTWISE), steps)
+    check(parse(PLUS_ONE), steps)
 
 
 def test_symbolic_factors_on_another_function(parse, same_values):
-    sch, other = Schedule(parse(ELEMENTWISE)), Schedule(parse(ELEMENTWISE))
+    sch, other = Schedule(parse(PLUS_ONE)), Schedule(parse(PLUS_ONE))
     split_by(None, sch.get_size("n") // 4 + 1)(sch)
     sch.trace.apply_to_schedule(other)
-    same_values(parse(ELEMENTWISE), other.mod["main"])
+    same_values(parse(PLUS_ONE), other.mod["main"])
     with pytest.raises(tir.ScheduleError, match="there is no size of the name 'n' in the module"):
         sch.trace.apply_to_schedule(Schedule(parse(STATIC)))
 

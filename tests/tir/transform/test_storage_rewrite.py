@@ -9,6 +9,7 @@ import relax
 from relax import tir
 from relax.ir import IRModule
 from relax.tir.transform import StorageRewrite
+from support import nodes
 
 HEAD = """
 @T.prim_func
@@ -75,11 +76,7 @@ def check_shared(check, body, storages, runs=RUNS, compiled=True):
     module = IRModule({"f": func})
     result = StorageRewrite()(module)["f"]
     check(StorageRewrite, func, None if result is func else result, *runs)
-    found = []
-    tir.stmt_functor.post_order_visit(
-        result.body, lambda n: found.append(n) if isinstance(n, tir.AllocBuffer) else None
-    )
-    assert len(found) == storages, result.script()
+    assert len(nodes(result.body, tir.AllocBuffer)) == storages, result.script()
     if compiled and result is not func:
         built = [relax.codegen.build_module(IRModule({"f": g})) for g in (func, result)]
         for values in runs:
